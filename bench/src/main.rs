@@ -1,2 +1,42 @@
-//! Benchmarks.
-fn main() {}
+//! The yardstick: measures a tunnel the same way as direct loopback and as a chain of two TLS proxies.
+//! Nothing of mctunnel is measured from the inside here; every subject is a set of processes and an address.
+
+mod latency;
+mod load;
+mod machine;
+mod order;
+mod process;
+mod report;
+mod route;
+mod sink;
+mod subject;
+mod suite;
+mod verdict;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Measures TCP tunnels: ratios of one run on one machine")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The far end: serves downloads, uploads, echoes and idle connections; prints its address
+    Sink(sink::Args),
+    /// Drives a sink, directly or through an HTTP CONNECT proxy; prints one JSON line
+    Load(load::Args),
+    /// Measures direct loopback, the proxy chain and mctunnel in turn, and judges the ratios
+    All(suite::Args),
+}
+
+fn main() -> Result<()> {
+    match Cli::parse().command {
+        Command::Sink(args) => sink::run(&args),
+        Command::Load(args) => load::run(&args),
+        Command::All(args) => suite::run(&args),
+    }
+}

@@ -1,1 +1,21 @@
-//! mctunnel-core.
+//! What every other mctunnel crate speaks: names, destinations, errors with stable codes, ports, and the splice.
+//!
+//! It is *not* a protocol (that is `mctunnel-mux`), not a runtime (that is `mctunnel-tunnel`) and holds no configuration.
+//! Types here are plain values without serde: the wire and the config file have their own.
+
+pub mod clusters;
+pub mod error;
+pub mod name;
+pub mod observe;
+pub mod open;
+pub mod secret;
+pub mod splice;
+pub mod target;
+
+pub use clusters::{Clusters, DynClusters};
+pub use error::{ErrorCode, OpenError};
+pub use name::{ClusterName, InvalidClusterName};
+pub use observe::{Happening, Observe, Unobserved};
+pub use open::{ByteStream, Open, OpenRequest, Priority};
+pub use secret::Secret;
+pub use target::{Destination, Host, InvalidTarget, Target};

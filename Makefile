@@ -1,0 +1,81 @@
+# Every target a newcomer needs. `make` alone lists them.
+# A machine with Rust and a C compiler is enough; what a target needs beyond that, it installs or names.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+CARGO ?= cargo
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+MCTUNNEL := $(TARGET_DIR)/release/mctunnel
+
+# run-hub, run-agent
+DATA_DIR ?= .run/hub
+HUB_ADDR ?= 127.0.0.1:8443
+CLUSTER_NAME ?= cluster-a
+JOIN ?=
+ALLOW ?=
+HUB_FLAGS ?=
+AGENT_FLAGS ?=
+JOIN_FILE = $(or $(JOIN),$(DATA_DIR)/joins/$(CLUSTER_NAME).join)
+
+# bench, fuzz
+BENCH_FLAGS ?=
+TARGET ?= decode
+SECONDS ?= 60
+
+.PHONY: help demo test lint build bench run-hub run-agent join fuzz docs install-tools clean
+
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: build ## A hub, two agents and a request through the tunnel (DEMO_ONCE=1 ends after it)
+	$(MCTUNNEL) demo
+
+test: ## Every test, doc tests included
+	$(CARGO) test --workspace --locked
+
+lint: ## Format, clippy, tidy, rustdoc; warnings are errors
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) run --quiet --locked --package xtask -- tidy
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+build: ## The release binary
+	$(CARGO) build --release --locked --package mctunnel-cli
+
+run-hub: build ## A hub on 0.0.0.0:8080 and 8443 (DATA_DIR=.run/hub, HUB_FLAGS=...)
+	$(MCTUNNEL) hub --data-dir "$(DATA_DIR)" $(HUB_FLAGS)
+
+run-agent: build join ## An agent (HUB_ADDR=host:8443 CLUSTER_NAME=cluster-a [JOIN=file] [ALLOW="tcp://host:port ..."])
+	$(MCTUNNEL) agent --join "$(JOIN_FILE)" --hub "$(HUB_ADDR)" $(foreach target,$(ALLOW),--allow "$(target)") $(AGENT_FLAGS)
+
+# Without JOIN=file the hub is taken to be on this machine: the cluster is added in its data directory, once.
+join: build
+	@if [ -n "$(JOIN)" ] || [ -s "$(JOIN_FILE)" ]; then exit 0; fi; \
+	umask 077; mkdir -p "$(DATA_DIR)/joins" && set -x && \
+	$(MCTUNNEL) cluster add "$(CLUSTER_NAME)" --data-dir "$(DATA_DIR)" --hub "$(HUB_ADDR)" --out "$(JOIN_FILE)"
+
+bench: build ## The performance table, against direct loopback and two haproxy with TLS (BENCH_FLAGS=...)
+	@if ! PATH="$$PATH:/usr/sbin" command -v haproxy >/dev/null; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends haproxy; \
+		else \
+			echo "make bench compares with haproxy, which is not installed: sudo apt-get install haproxy" >&2; exit 1; \
+		fi; \
+	fi
+	PATH="$$PATH:/usr/sbin" $(CARGO) run --release --locked --package bench -- $(BENCH_FLAGS)
+
+fuzz: ## Fuzz one target (TARGET=decode SECONDS=60); needs `make install-tools`
+	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is not installed: make install-tools" >&2; exit 1; }
+	$(CARGO) +nightly fuzz run $(TARGET) -- -max_total_time=$(SECONDS)
+
+docs: ## The API documentation, in target/doc
+	$(CARGO) doc --workspace --no-deps --locked
+
+install-tools: ## What fuzz and the dependency check need beyond Rust
+	rustup toolchain install nightly --profile minimal
+	$(CARGO) install --locked cargo-deny cargo-fuzz
+
+clean: ## Remove what was built and what run-hub stored
+	$(CARGO) clean
+	rm -rf .run

@@ -1,0 +1,156 @@
+//! The report: the same rows as text for a terminal and as Markdown for the documentation.
+
+use std::io::Write as _;
+
+use anyhow::Result;
+
+use crate::{
+    subject::Kind,
+    verdict::{Bar, Figures, Metric},
+};
+
+/// Prints one line at once, even into a pipe.
+pub(crate) fn line(text: &str) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{text}")?;
+    Ok(stdout.flush()?)
+}
+
+/// The table for a terminal.
+pub(crate) fn text(figures: &Figures) -> String {
+    let rows = rows(figures);
+    let widths: Vec<usize> = (0..HEAD.len())
+        .map(|column| {
+            rows.iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
+    let mut out = String::new();
+    for row in &rows {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        out.push_str(cells.join("  ").trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// The whole page.
+pub(crate) fn markdown(
+    figures: &Figures,
+    facts: &[(&'static str, String)],
+    rounds: usize,
+) -> String {
+    let mut out = String::from(INTRODUCTION);
+    for (name, value) in facts {
+        out.push_str(&format!("- {name}: {value}\n"));
+    }
+    out.push_str(&format!("- rounds: {rounds}\n\n## Figures\n\n"));
+    for (index, row) in rows(figures).iter().enumerate() {
+        out.push_str(&format!("| {} |\n", row.join(" | ")));
+        if index == 0 {
+            out.push_str(&format!("|{}\n", "---|".repeat(row.len())));
+        }
+    }
+    out.push_str(METHOD);
+    out
+}
+
+const HEAD: [&str; 7] = [
+    "",
+    "direct",
+    "haproxy chain",
+    "mctunnel",
+    "to the chain",
+    "bar",
+    "verdict",
+];
+
+fn rows(figures: &Figures) -> Vec<Vec<String>> {
+    let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
+    for metric in Metric::ALL {
+        let mut row = vec![metric.title().to_owned()];
+        row.extend(Kind::ALL.map(|kind| cell(figures, metric, kind)));
+        if row.iter().skip(1).all(String::is_empty) {
+            continue;
+        }
+        row.push(
+            figures
+                .ratio(metric)
+                .map(|ratio| format!("{ratio:.2}x"))
+                .unwrap_or_default(),
+        );
+        let verdict = figures.verdict(metric);
+        row.push(
+            verdict
+                .map(|verdict| bar(verdict.bar, metric))
+                .unwrap_or_default(),
+        );
+        row.push(
+            verdict
+                .map(|verdict| if verdict.pass { "PASS" } else { "FAIL" }.to_owned())
+                .unwrap_or_default(),
+        );
+        rows.push(row);
+    }
+    rows
+}
+
+/// The median, and the spread if there was more than one round.
+fn cell(figures: &Figures, metric: Metric, kind: Kind) -> String {
+    let (Some(median), Some((least, greatest))) =
+        (figures.median(metric, kind), figures.spread(metric, kind))
+    else {
+        return String::new();
+    };
+    let decimals = metric.decimals();
+    let mut cell = format!("{median:.decimals$}");
+    if least < greatest {
+        cell.push_str(&format!(" ({least:.decimals$}..{greatest:.decimals$})"));
+    }
+    cell
+}
+
+fn bar(bar: Bar, metric: Metric) -> String {
+    let decimals = metric.decimals();
+    match bar {
+        Bar::RatioAtLeast(least) => format!("at least {least:.1}x"),
+        Bar::RatioAtMost(most) => format!("at most {most:.1}x"),
+        Bar::AtLeast(least) => format!("at least {least:.2}"),
+        Bar::AtMost(most) => format!("at most {most:.decimals$}"),
+    }
+}
+
+const INTRODUCTION: &str = "# Performance
+
+Written by `make bench`. Compare figures of one run only: the subjects took turns on the same machine, and every bar is
+a ratio or a size, never a time or a speed.
+
+- **direct**: the client dials the target.
+- **haproxy chain**: two haproxy processes in TCP mode, mutual TLS 1.3 between them, everything else haproxy's default.
+- **mctunnel**: hub and agent, HTTP CONNECT at the hub, one tunnel.
+
+## Machine
+
+";
+
+const METHOD: &str = "
+## Method
+
+A cell is the median of the rounds, with the least and the greatest in brackets. \"To the chain\" is the median of the
+ratios of each round. Client and target are processes of their own and share the cores with the subject.
+
+- Downloads and uploads are one stream with 256 KiB reads and writes. CPU is user and system time of both proxies.
+- The 64-byte ping is sent again when it was answered. The paced ping is sent 200 times per second, answered or not.
+- An open is: connect, order, one byte back, close.
+- The stalled streams are a client that never reads and a target that never reads, beside 4 downloads and a paced ping;
+  phases without and with them alternate.
+- Memory of an idle stream or agent is the growth of resident memory divided by their number, in fresh processes.
+  The chain holds fewer streams than mctunnel, because each takes two file descriptors of a proxy.
+";

@@ -1,0 +1,73 @@
+//! What is measured: some processes between a client and the sink, and the way in.
+
+mod chain;
+mod tunnel;
+
+use anyhow::Result;
+
+use crate::{
+    process::Process,
+    route::{Route, Via},
+};
+
+pub(crate) use self::{
+    chain::{CHAIN_CONNECTIONS, chain},
+    tunnel::Tunnel,
+};
+
+/// One way from a client to the sink.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    pub(crate) kind: Kind,
+    pub(crate) route: Route,
+    processes: Vec<Process>,
+}
+
+impl Subject {
+    /// No process at all: the client dials the sink.
+    pub(crate) fn direct(sink: &str) -> Self {
+        Self {
+            kind: Kind::Direct,
+            route: straight_to(sink),
+            processes: Vec::new(),
+        }
+    }
+
+    /// CPU seconds spent so far by all processes of the subject.
+    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
+        self.processes.iter().map(Process::cpu_seconds).sum()
+    }
+
+    /// Resident bytes of each process, the one nearest to the client first.
+    pub(crate) fn resident(&self) -> Result<Vec<f64>> {
+        self.processes.iter().map(Process::resident).collect()
+    }
+}
+
+/// The subjects, in the order of the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Direct,
+    Chain,
+    Tunnel,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 3] = [Self::Direct, Self::Chain, Self::Tunnel];
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Chain => "haproxy chain",
+            Self::Tunnel => "mctunnel",
+        }
+    }
+}
+
+fn straight_to(address: &str) -> Route {
+    Route {
+        via: Via::Direct,
+        target: address.to_owned(),
+        cluster: None,
+    }
+}

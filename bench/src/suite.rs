@@ -1,0 +1,146 @@
+//! The whole comparison: one run, one machine, the subjects in turn in every round.
+
+mod idle;
+mod rounds;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use crate::{
+    machine,
+    process::Process,
+    report::{self, line},
+    subject::{Subject, Tunnel, chain},
+    verdict::Figures,
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Small amounts and one round: shows that everything works, not how fast it is
+    #[arg(long)]
+    quick: bool,
+    /// Rounds to take the medians of
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Also write the report to this file, as Markdown
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// The mctunnel program; the one beside this program unless given
+    #[arg(long)]
+    mctunnel: Option<PathBuf>,
+    /// The haproxy program (Debian package haproxy)
+    #[arg(long, default_value = "/usr/sbin/haproxy")]
+    haproxy: PathBuf,
+    /// End with an error if a bar is missed
+    #[arg(long)]
+    assert: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let plan = Plan::of(args);
+    let mctunnel = find_mctunnel(args)?;
+    let mctunnel = mctunnel.as_deref();
+    let dir = tempfile::tempdir()?;
+    let mut sink = Process::start_self("sink", &["sink".to_owned()])?;
+    let bench = Bench {
+        plan,
+        haproxy: &args.haproxy,
+        mctunnel,
+        dir: dir.path(),
+        sink: sink.line()?,
+    };
+
+    let mut figures = Figures::default();
+    rounds::measure(&bench, &mut figures)?;
+    idle::measure(&bench, &mut figures)?;
+
+    let facts = machine::facts(&args.haproxy, mctunnel);
+    line(&report::text(&figures))?;
+    if let Some(out) = &args.out {
+        std::fs::write(out, report::markdown(&figures, &facts, bench.plan.rounds))?;
+        line(&format!("written to {}", out.display()))?;
+    }
+    if args.assert && (mctunnel.is_none() || figures.missed() > 0) {
+        bail!(
+            "{} bars missed, mctunnel measured: {}",
+            figures.missed(),
+            mctunnel.is_some()
+        );
+    }
+    Ok(())
+}
+
+fn find_mctunnel(args: &Args) -> Result<Option<PathBuf>> {
+    if let Some(given) = &args.mctunnel {
+        return Ok(Some(given.clone()));
+    }
+    let beside = std::env::current_exe()?.with_file_name("mctunnel");
+    if beside.exists() {
+        return Ok(Some(beside));
+    }
+    line(
+        "mctunnel is not built (cargo build --release -p mctunnel-cli): measuring the others alone",
+    )?;
+    Ok(None)
+}
+
+/// What the parts of the comparison share.
+struct Bench<'a> {
+    plan: Plan,
+    haproxy: &'a Path,
+    mctunnel: Option<&'a Path>,
+    dir: &'a Path,
+    /// The address of the sink.
+    sink: String,
+}
+
+impl Bench<'_> {
+    fn chain(&self) -> Result<Subject> {
+        chain(self.haproxy, self.dir, &self.sink)
+    }
+
+    /// A hub and an agent of its own, with files under `name`.
+    fn tunnel(&self, name: &str) -> Result<Option<Subject>> {
+        let hub = self
+            .mctunnel
+            .map(|binary| Tunnel::hub(binary, &self.dir.join(name)))
+            .transpose()?;
+        hub.map(|hub| hub.with_agent(&self.sink)).transpose()
+    }
+}
+
+/// How much of everything.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    rounds: usize,
+    bytes: u64,
+    /// Length of a phase of pings or opens.
+    seconds: f64,
+    stall_pairs: usize,
+    idle_streams: usize,
+}
+
+impl Plan {
+    fn of(args: &Args) -> Self {
+        let full = Self {
+            rounds: 5,
+            bytes: 1_000_000_000,
+            seconds: 2.0,
+            stall_pairs: 2,
+            idle_streams: 10_000,
+        };
+        let quick = Self {
+            rounds: 1,
+            bytes: 200_000_000,
+            seconds: 0.5,
+            stall_pairs: 1,
+            idle_streams: 1_000,
+        };
+        let plan = if args.quick { quick } else { full };
+        Self {
+            rounds: args.rounds.unwrap_or(plan.rounds).max(1),
+            ..plan
+        }
+    }
+}

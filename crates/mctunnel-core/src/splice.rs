@@ -1,0 +1,1 @@
+//! Joins a socket and a stream.

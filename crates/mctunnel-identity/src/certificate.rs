@@ -1,0 +1,56 @@
+//! Reading certificates: PEM to DER, and the few fields identity depends on. It checks no signatures of chains; TLS does.
+
+use rustls_pki_types::{CertificateDer, pem::PemObject};
+use x509_parser::{
+    certificate::X509Certificate,
+    extensions::{GeneralName, ParsedExtension},
+    oid_registry::OID_X509_EXT_SUBJECT_ALT_NAME,
+    prelude::FromDer,
+};
+
+/// The certificates of a PEM text, at least one; `Err` says what is wrong.
+pub(crate) fn from_pem(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes())
+        .collect::<Result<_, _>>()
+        .map_err(|e| format!("not PEM: {e}"))?;
+    if certificates.is_empty() {
+        return Err("no certificate in it".to_owned());
+    }
+    Ok(certificates)
+}
+
+/// Parses the whole of `der` as one certificate.
+pub(crate) fn parse<'a>(der: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, String> {
+    match X509Certificate::from_der(der) {
+        Ok(([], certificate)) => Ok(certificate),
+        Ok(_) => Err("bytes follow the certificate".to_owned()),
+        Err(_) => Err("not an X.509 certificate".to_owned()),
+    }
+}
+
+/// Every entry of every SAN extension.
+pub(crate) fn subject_alternative_names<'a, 'c>(
+    certificate: &'c X509Certificate<'a>,
+) -> Result<Vec<&'c GeneralName<'a>>, String> {
+    let mut names = Vec::new();
+    for extension in certificate.extensions() {
+        if extension.oid != OID_X509_EXT_SUBJECT_ALT_NAME {
+            continue;
+        }
+        let ParsedExtension::SubjectAlternativeName(san) = extension.parsed_extension() else {
+            return Err("its subject alternative names cannot be read".to_owned());
+        };
+        names.extend(&san.general_names);
+    }
+    Ok(names)
+}
+
+/// A serial number as we write it everywhere: lower-case hex of the number's bytes, without leading zero bytes.
+pub(crate) fn serial_text(big_endian: &[u8]) -> String {
+    let start = big_endian.iter().take_while(|b| **b == 0).count();
+    big_endian
+        .iter()
+        .skip(start)
+        .map(|b| format!("{b:02x}"))
+        .collect()
+}
