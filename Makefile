@@ -55,15 +55,15 @@ join: build
 	umask 077; mkdir -p "$(DATA_DIR)/joins" && set -x && \
 	$(MCTUNNEL) cluster add "$(CLUSTER_NAME)" --data-dir "$(DATA_DIR)" --hub "$(HUB_ADDR)" --out "$(JOIN_FILE)"
 
-bench: build ## The performance table, against direct loopback and two haproxy with TLS (BENCH_FLAGS=...)
-	@if ! PATH="$$PATH:/usr/sbin" command -v haproxy >/dev/null; then \
+bench: build ## The performance table, against direct loopback and two haproxy with TLS (BENCH_FLAGS=--quick)
+	@if ! [ -x /usr/sbin/haproxy ] && ! command -v haproxy >/dev/null; then \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 			apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends haproxy; \
 		else \
 			echo "make bench compares with haproxy, which is not installed: sudo apt-get install haproxy" >&2; exit 1; \
 		fi; \
 	fi
-	PATH="$$PATH:/usr/sbin" $(CARGO) run --release --locked --package bench -- $(BENCH_FLAGS)
+	$(CARGO) run --release --locked --package bench -- all $(BENCH_FLAGS)
 
 fuzz: ## Fuzz one target (TARGET=decode SECONDS=60); needs `make install-tools`
 	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is not installed: make install-tools" >&2; exit 1; }

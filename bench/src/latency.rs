@@ -22,12 +22,7 @@ impl Latency {
             let sample = samples.get(index).context("no round trip was completed")?;
             Ok(sample.as_secs_f64() * 1e6)
         };
-        Ok(Self {
-            count: samples.len(),
-            p50: at(50)?,
-            p99: at(99)?,
-            max: at(100)?,
-        })
+        Ok(Self { count: samples.len(), p50: at(50)?, p99: at(99)?, max: at(100)? })
     }
 
     pub(crate) fn to_json(self) -> Value {
@@ -42,10 +37,7 @@ mod tests {
     #[test]
     fn percentiles_are_samples_of_the_set() {
         let latency = Latency::of((1..=200).map(Duration::from_micros).collect()).unwrap();
-        assert_eq!(
-            (latency.count, latency.p50, latency.p99, latency.max),
-            (200, 100.0, 198.0, 200.0)
-        );
+        assert_eq!((latency.count, latency.p50, latency.p99, latency.max), (200, 100.0, 198.0, 200.0));
         assert!(Latency::of(Vec::new()).is_err());
     }
 }

@@ -62,16 +62,12 @@ enum Mode {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     // One thread: a client that does little should not spend its time on waking its own threads.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         if args.mode == Mode::Hold {
             return hold(&args.route, args.streams).await;
         }
-        let outcome = timeout(DEADLINE, measure(args))
-            .await
-            .context("the load did not come to an end")??;
+        let outcome = timeout(DEADLINE, measure(args)).await.context("the load did not come to an end")??;
         report::line(&outcome.to_string())
     })
 }
@@ -90,17 +86,7 @@ async fn measure(args: &Args) -> Result<Value> {
         Mode::Mixed => mixed::run(route, args.streams, args.rate, phase).await,
         Mode::Stall => {
             let (bulk, stalled, rate, pairs) = (args.streams, args.stalled, args.rate, args.pairs);
-            stall::run(
-                route,
-                stall::Plan {
-                    bulk,
-                    stalled,
-                    rate,
-                    phase,
-                    pairs,
-                },
-            )
-            .await
+            stall::run(route, stall::Plan { bulk, stalled, rate, phase, pairs }).await
         }
         Mode::Hold => bail!("holding is not a measurement"),
     }
@@ -109,12 +95,10 @@ async fn measure(args: &Args) -> Result<Value> {
 async fn hold(route: &Route, count: usize) -> Result<()> {
     let mut streams = Vec::with_capacity(count);
     for index in 1..=count {
-        let opened = timeout(DEADLINE, route.hold())
-            .await
-            .context("a stream was not opened")?;
+        let opened = timeout(DEADLINE, route.hold()).await.context("a stream was not opened")?;
         streams.push(opened.with_context(|| format!("stream {index} of {count}"))?);
     }
     report::line(&json!({ "mode": "hold", "held": streams.len() }).to_string())?;
-    tokio::io::stdin().read(&mut [0]).await?;
+    tokio::io::stdin().read_to_end(&mut Vec::new()).await?;
     Ok(())
 }

@@ -7,18 +7,9 @@ pub(crate) fn facts(haproxy: &Path, mctunnel: Option<&Path>) -> Vec<(&'static st
     let cores = thread::available_parallelism().map_or(0, usize::from);
     let mut facts = vec![
         ("cores", cores.to_string()),
-        (
-            "processor",
-            field("/proc/cpuinfo", "model name").unwrap_or_else(unknown),
-        ),
-        (
-            "memory",
-            field("/proc/meminfo", "MemTotal").unwrap_or_else(unknown),
-        ),
-        (
-            "kernel",
-            fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(|_| unknown(), trimmed),
-        ),
+        ("processor", field("/proc/cpuinfo", "model name").unwrap_or_else(unknown)),
+        ("memory", field("/proc/meminfo", "MemTotal").unwrap_or_else(unknown)),
+        ("kernel", fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(|_| unknown(), |text| trimmed(&text))),
         ("haproxy", version(haproxy, "-v")),
     ];
     if let Some(mctunnel) = mctunnel {
@@ -38,12 +29,10 @@ fn version(program: &Path, flag: &str) -> String {
     let output = Command::new(program).arg(flag).output().ok();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     let first = text.as_deref().and_then(|text| text.lines().next());
-    first
-        .and_then(|line| line.split(" - http").next())
-        .map_or_else(unknown, |line| trimmed(line.to_owned()))
+    first.and_then(|line| line.split(" - http").next()).map_or_else(unknown, trimmed)
 }
 
-fn trimmed(text: String) -> String {
+fn trimmed(text: &str) -> String {
     text.trim().to_owned()
 }
 

@@ -1,6 +1,8 @@
 //! The yardstick: measures a tunnel the same way as direct loopback and as a chain of two TLS proxies.
 //! Nothing of mctunnel is measured from the inside here; every subject is a set of processes and an address.
 
+#[cfg(feature = "carrier")]
+mod carrier;
 mod latency;
 mod load;
 mod machine;
@@ -31,6 +33,9 @@ enum Command {
     Load(load::Args),
     /// Measures direct loopback, the proxy chain and mctunnel in turn, and judges the ratios
     All(suite::Args),
+    /// Compares tonic with the h2 crate as the carrier of frames
+    #[cfg(feature = "carrier")]
+    Carrier(carrier::Args),
 }
 
 fn main() -> Result<()> {
@@ -38,5 +43,7 @@ fn main() -> Result<()> {
         Command::Sink(args) => sink::run(&args),
         Command::Load(args) => load::run(&args),
         Command::All(args) => suite::run(&args),
+        #[cfg(feature = "carrier")]
+        Command::Carrier(args) => carrier::run(&args),
     }
 }

@@ -43,10 +43,7 @@ impl Order {
             b'E' => Ok(Self::Echo),
             b'H' => Ok(Self::Hold),
             b'X' => Ok(Self::Deaf(argument)),
-            other => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("unknown order {other:#04x}"),
-            )),
+            other => Err(io::Error::new(io::ErrorKind::InvalidData, format!("unknown order {other:#04x}"))),
         }
     }
 }
@@ -57,13 +54,7 @@ mod tests {
 
     #[test]
     fn an_order_survives_the_wire() {
-        for order in [
-            Order::Download(7),
-            Order::Upload(u64::MAX),
-            Order::Echo,
-            Order::Hold,
-            Order::Deaf(250),
-        ] {
+        for order in [Order::Download(7), Order::Upload(u64::MAX), Order::Echo, Order::Hold, Order::Deaf(250)] {
             assert_eq!(Order::decode(order.encode()).unwrap(), order);
         }
         assert!(Order::decode([0; Order::LEN]).is_err());

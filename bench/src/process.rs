@@ -20,34 +20,21 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(name: &str, command: &mut Command) -> Result<Self> {
-        let mut child = command
-            .spawn()
-            .with_context(|| format!("start {name} ({command:?})"))?;
+        let mut child = command.spawn().with_context(|| format!("start {name} ({command:?})"))?;
         let stdin = child.stdin.take();
-        Ok(Self {
-            name: name.to_owned(),
-            child,
-            _stdin: stdin,
-        })
+        Ok(Self { name: name.to_owned(), child, _stdin: stdin })
     }
 
     /// Starts another instance of this program, its standard output readable by [`Process::line`].
     pub(crate) fn start_self(name: &str, args: &[String]) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
         Self::start(name, &mut command)
     }
 
     /// The first line the process prints.
     pub(crate) fn line(&mut self) -> Result<String> {
-        let stdout = self
-            .child
-            .stdout
-            .as_mut()
-            .with_context(|| format!("{} has no readable output", self.name))?;
+        let stdout = self.child.stdout.as_mut().with_context(|| format!("{} has no readable output", self.name))?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
         if line.is_empty() {
@@ -78,13 +65,8 @@ impl Process {
     /// Resident memory in bytes.
     pub(crate) fn resident(&self) -> Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let kib = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
-        Ok(kib
-            .with_context(|| format!("{} has no VmRSS", self.name))?
-            .parse::<f64>()?
-            * 1024.0)
+        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+        Ok(kib.with_context(|| format!("{} has no VmRSS", self.name))?.parse::<f64>()? * 1024.0)
     }
 }
 

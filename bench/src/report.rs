@@ -20,21 +20,11 @@ pub(crate) fn line(text: &str) -> Result<()> {
 pub(crate) fn text(figures: &Figures) -> String {
     let rows = rows(figures);
     let widths: Vec<usize> = (0..HEAD.len())
-        .map(|column| {
-            rows.iter()
-                .filter_map(|row| row.get(column))
-                .map(|cell| cell.chars().count())
-                .max()
-                .unwrap_or(0)
-        })
+        .map(|column| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))
         .collect();
     let mut out = String::new();
     for row in &rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         out.push_str(cells.join("  ").trim_end());
         out.push('\n');
     }
@@ -42,11 +32,7 @@ pub(crate) fn text(figures: &Figures) -> String {
 }
 
 /// The whole page.
-pub(crate) fn markdown(
-    figures: &Figures,
-    facts: &[(&'static str, String)],
-    rounds: usize,
-) -> String {
+pub(crate) fn markdown(figures: &Figures, facts: &[(&'static str, String)], rounds: usize) -> String {
     let mut out = String::from(INTRODUCTION);
     for (name, value) in facts {
         out.push_str(&format!("- {name}: {value}\n"));
@@ -62,15 +48,7 @@ pub(crate) fn markdown(
     out
 }
 
-const HEAD: [&str; 7] = [
-    "",
-    "direct",
-    "haproxy chain",
-    "mctunnel",
-    "to the chain",
-    "bar",
-    "verdict",
-];
+const HEAD: [&str; 7] = ["", "direct", "haproxy chain", "mctunnel", "to the chain", "bar", "verdict"];
 
 fn rows(figures: &Figures) -> Vec<Vec<String>> {
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
@@ -80,23 +58,10 @@ fn rows(figures: &Figures) -> Vec<Vec<String>> {
         if row.iter().skip(1).all(String::is_empty) {
             continue;
         }
-        row.push(
-            figures
-                .ratio(metric)
-                .map(|ratio| format!("{ratio:.2}x"))
-                .unwrap_or_default(),
-        );
+        row.push(figures.ratio(metric).map(|ratio| format!("{ratio:.2}x")).unwrap_or_default());
         let verdict = figures.verdict(metric);
-        row.push(
-            verdict
-                .map(|verdict| bar(verdict.bar, metric))
-                .unwrap_or_default(),
-        );
-        row.push(
-            verdict
-                .map(|verdict| if verdict.pass { "PASS" } else { "FAIL" }.to_owned())
-                .unwrap_or_default(),
-        );
+        row.push(verdict.map(|verdict| bar(verdict.bar, metric)).unwrap_or_default());
+        row.push(verdict.map(|verdict| if verdict.pass { "PASS" } else { "FAIL" }.to_owned()).unwrap_or_default());
         rows.push(row);
     }
     rows
@@ -104,9 +69,7 @@ fn rows(figures: &Figures) -> Vec<Vec<String>> {
 
 /// The median, and the spread if there was more than one round.
 fn cell(figures: &Figures, metric: Metric, kind: Kind) -> String {
-    let (Some(median), Some((least, greatest))) =
-        (figures.median(metric, kind), figures.spread(metric, kind))
-    else {
+    let (Some(median), Some((least, greatest))) = (figures.median(metric, kind), figures.spread(metric, kind)) else {
         return String::new();
     };
     let decimals = metric.decimals();

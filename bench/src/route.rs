@@ -38,10 +38,7 @@ impl Route {
     /// Connects, has the sink answer one byte, and leaves the connection idle.
     pub(crate) async fn hold(&self) -> Result<TcpStream> {
         let mut stream = self.start(Order::Hold).await?;
-        stream
-            .read_u8()
-            .await
-            .context("no answer to the hold order")?;
+        stream.read_u8().await.context("no answer to the hold order")?;
         Ok(stream)
     }
 
@@ -62,9 +59,7 @@ impl Route {
 }
 
 async fn connect(address: &str) -> Result<TcpStream> {
-    let stream = TcpStream::connect(address)
-        .await
-        .with_context(|| format!("connect to {address}"))?;
+    let stream = TcpStream::connect(address).await.with_context(|| format!("connect to {address}"))?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
@@ -74,10 +69,7 @@ async fn expect_established(stream: &mut TcpStream) -> Result<()> {
     let mut head = Vec::with_capacity(HEAD_LIMIT);
     while !head.ends_with(b"\r\n\r\n") {
         if head.len() >= HEAD_LIMIT || stream.read_buf(&mut head).await? == 0 {
-            bail!(
-                "no complete answer to CONNECT: {:?}",
-                String::from_utf8_lossy(&head)
-            );
+            bail!("no complete answer to CONNECT: {:?}", String::from_utf8_lossy(&head));
         }
     }
     if !head.starts_with(b"HTTP/1.1 200") {

@@ -1,12 +1,15 @@
 //! The far end of every measurement. It does as little as it can, so that it is not what is measured.
 
-use std::{io, time::Duration};
+use std::{
+    io::{self, Read as _, Write as _},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
-    task::JoinSet,
+    task::{JoinSet, yield_now},
 };
 
 use crate::order::Order;
@@ -22,14 +25,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        let listener = TcpListener::bind(&args.listen)
-            .await
-            .with_context(|| format!("listen on {}", args.listen))?;
+        let listener = TcpListener::bind(&args.listen).await.with_context(|| format!("listen on {}", args.listen))?;
         crate::report::line(&listener.local_addr()?.to_string())?;
         accept(&listener).await
     })
@@ -68,12 +66,12 @@ async fn download(mut stream: TcpStream, bytes: u64) -> io::Result<()> {
     let buffer = vec![0x5a; BULK_BUFFER];
     let mut left = bytes;
     while left > 0 {
-        let size = usize::try_from(left)
-            .unwrap_or(usize::MAX)
-            .min(buffer.len());
+        let size = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
         let chunk = buffer.get(..size).unwrap_or_default();
         stream.write_all(chunk).await?;
         left -= size as u64;
+        // Turns, not bursts: a task that never waits would keep its thread for many writes.
+        yield_now().await;
     }
     stream.shutdown().await?;
     stream.read(&mut [0]).await.map(drop)
@@ -91,15 +89,19 @@ async fn upload(mut stream: TcpStream, bytes: u64) -> io::Result<()> {
     stream.write_all(b"!").await
 }
 
-async fn echo(mut stream: TcpStream) -> io::Result<()> {
-    let mut buffer = vec![0; 16 << 10];
-    loop {
-        let read = stream.read(&mut buffer).await?;
-        if read == 0 {
-            return Ok(());
+/// On a thread of its own: bulk streams beside it must not delay the answers at this end.
+async fn echo(stream: TcpStream) -> io::Result<()> {
+    let mut stream = stream.into_std()?;
+    stream.set_nonblocking(false)?;
+    let pong = move || -> io::Result<()> {
+        let mut buffer = [0; 4 << 10];
+        loop {
+            let read = stream.read(&mut buffer)?;
+            if read == 0 {
+                return Ok(());
+            }
+            stream.write_all(buffer.get(..read).unwrap_or_default())?;
         }
-        stream
-            .write_all(buffer.get(..read).unwrap_or_default())
-            .await?;
-    }
+    };
+    tokio::task::spawn_blocking(pong).await?
 }

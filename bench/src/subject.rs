@@ -26,11 +26,7 @@ pub(crate) struct Subject {
 impl Subject {
     /// No process at all: the client dials the sink.
     pub(crate) fn direct(sink: &str) -> Self {
-        Self {
-            kind: Kind::Direct,
-            route: straight_to(sink),
-            processes: Vec::new(),
-        }
+        Self { kind: Kind::Direct, route: straight_to(sink), processes: Vec::new() }
     }
 
     /// CPU seconds spent so far by all processes of the subject.
@@ -65,9 +61,5 @@ impl Kind {
 }
 
 fn straight_to(address: &str) -> Route {
-    Route {
-        via: Via::Direct,
-        target: address.to_owned(),
-        cluster: None,
-    }
+    Route { via: Via::Direct, target: address.to_owned(), cluster: None }
 }

@@ -43,13 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mctunnel = mctunnel.as_deref();
     let dir = tempfile::tempdir()?;
     let mut sink = Process::start_self("sink", &["sink".to_owned()])?;
-    let bench = Bench {
-        plan,
-        haproxy: &args.haproxy,
-        mctunnel,
-        dir: dir.path(),
-        sink: sink.line()?,
-    };
+    let bench = Bench { plan, haproxy: &args.haproxy, mctunnel, dir: dir.path(), sink: sink.line()? };
 
     let mut figures = Figures::default();
     rounds::measure(&bench, &mut figures)?;
@@ -62,11 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         line(&format!("written to {}", out.display()))?;
     }
     if args.assert && (mctunnel.is_none() || figures.missed() > 0) {
-        bail!(
-            "{} bars missed, mctunnel measured: {}",
-            figures.missed(),
-            mctunnel.is_some()
-        );
+        bail!("{} bars missed, mctunnel measured: {}", figures.missed(), mctunnel.is_some());
     }
     Ok(())
 }
@@ -79,9 +69,7 @@ fn find_mctunnel(args: &Args) -> Result<Option<PathBuf>> {
     if beside.exists() {
         return Ok(Some(beside));
     }
-    line(
-        "mctunnel is not built (cargo build --release -p mctunnel-cli): measuring the others alone",
-    )?;
+    line("mctunnel is not built (cargo build --release -p mctunnel-cli): measuring the others alone")?;
     Ok(None)
 }
 
@@ -102,10 +90,7 @@ impl Bench<'_> {
 
     /// A hub and an agent of its own, with files under `name`.
     fn tunnel(&self, name: &str) -> Result<Option<Subject>> {
-        let hub = self
-            .mctunnel
-            .map(|binary| Tunnel::hub(binary, &self.dir.join(name)))
-            .transpose()?;
+        let hub = self.mctunnel.map(|binary| Tunnel::hub(binary, &self.dir.join(name))).transpose()?;
         hub.map(|hub| hub.with_agent(&self.sink)).transpose()
     }
 }
@@ -123,24 +108,9 @@ struct Plan {
 
 impl Plan {
     fn of(args: &Args) -> Self {
-        let full = Self {
-            rounds: 5,
-            bytes: 1_000_000_000,
-            seconds: 2.0,
-            stall_pairs: 2,
-            idle_streams: 10_000,
-        };
-        let quick = Self {
-            rounds: 1,
-            bytes: 200_000_000,
-            seconds: 0.5,
-            stall_pairs: 1,
-            idle_streams: 1_000,
-        };
+        let full = Self { rounds: 5, bytes: 1_000_000_000, seconds: 2.0, stall_pairs: 2, idle_streams: 10_000 };
+        let quick = Self { rounds: 1, bytes: 200_000_000, seconds: 0.5, stall_pairs: 1, idle_streams: 1_000 };
         let plan = if args.quick { quick } else { full };
-        Self {
-            rounds: args.rounds.unwrap_or(plan.rounds).max(1),
-            ..plan
-        }
+        Self { rounds: args.rounds.unwrap_or(plan.rounds).max(1), ..plan }
     }
 }

@@ -92,9 +92,7 @@ impl Metric {
             Self::OpenFailures => Some(Bar::AtMost(0.0)),
             // Twice the share of one of 16 streams, and never stricter than 10 ms.
             Self::MixedPing => {
-                let alone = figures
-                    .median(Self::MixedIdlePing, Kind::Tunnel)
-                    .unwrap_or_default();
+                let alone = figures.median(Self::MixedIdlePing, Kind::Tunnel).unwrap_or_default();
                 Some(Bar::AtMost((2.0 * 16.0 * alone).max(10.0)))
             }
             Self::Jain | Self::StallRate => Some(Bar::AtLeast(0.95)),
@@ -138,25 +136,13 @@ impl Figures {
     /// The least and the greatest sample.
     pub(crate) fn spread(&self, metric: Metric, kind: Kind) -> Option<(f64, f64)> {
         let samples = self.samples(metric, kind);
-        Some((
-            samples.iter().copied().reduce(f64::min)?,
-            samples.iter().copied().reduce(f64::max)?,
-        ))
+        Some((samples.iter().copied().reduce(f64::min)?, samples.iter().copied().reduce(f64::max)?))
     }
 
     /// mctunnel to the chain: the median of the ratios of each round, so that a drift of the machine cancels out.
     pub(crate) fn ratio(&self, metric: Metric) -> Option<f64> {
-        let (ours, theirs) = (
-            self.samples(metric, Kind::Tunnel),
-            self.samples(metric, Kind::Chain),
-        );
-        median(
-            ours.iter()
-                .zip(theirs)
-                .filter(|(_, theirs)| **theirs > 0.0)
-                .map(|(o, t)| o / t)
-                .collect(),
-        )
+        let (ours, theirs) = (self.samples(metric, Kind::Tunnel), self.samples(metric, Kind::Chain));
+        median(ours.iter().zip(theirs).filter(|(_, theirs)| **theirs > 0.0).map(|(o, t)| o / t).collect())
     }
 
     pub(crate) fn verdict(&self, metric: Metric) -> Option<Verdict> {
@@ -172,11 +158,7 @@ impl Figures {
 
     /// How many bars are missed.
     pub(crate) fn missed(&self) -> usize {
-        Metric::ALL
-            .into_iter()
-            .filter_map(|metric| self.verdict(metric))
-            .filter(|verdict| !verdict.pass)
-            .count()
+        Metric::ALL.into_iter().filter_map(|metric| self.verdict(metric)).filter(|verdict| !verdict.pass).count()
     }
 
     fn samples(&self, metric: Metric, kind: Kind) -> &[f64] {
@@ -200,12 +182,8 @@ mod tests {
 
     fn figures(metric: Metric, chain: &[f64], tunnel: &[f64]) -> Figures {
         let mut figures = Figures::default();
-        chain
-            .iter()
-            .for_each(|value| figures.add(metric, Kind::Chain, *value));
-        tunnel
-            .iter()
-            .for_each(|value| figures.add(metric, Kind::Tunnel, *value));
+        chain.iter().for_each(|value| figures.add(metric, Kind::Chain, *value));
+        tunnel.iter().for_each(|value| figures.add(metric, Kind::Tunnel, *value));
         figures
     }
 

@@ -10,7 +10,10 @@ mod tidy;
 
 use anyhow::{Context, Result, bail};
 use repo::Repo;
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 use tidy::codes;
 
 const HELP: &str = "\
@@ -24,7 +27,17 @@ cargo xtask <command>
   setup             use the git hooks of .githooks (optional)
 ";
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let root = root();

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
-    task::JoinSet,
+    task::{JoinSet, yield_now},
     time::Instant,
 };
 
@@ -66,11 +66,7 @@ async fn take(mut stream: TcpStream, bytes: u64) -> Result<()> {
     while left > 0 {
         match stream.read(&mut buffer).await? {
             0 => bail!("the download ended {left} bytes early"),
-            read => {
-                left = left
-                    .checked_sub(read as u64)
-                    .context("the download is too long")?
-            }
+            read => left = left.checked_sub(read as u64).context("the download is too long")?,
         }
     }
     if stream.read(&mut buffer).await? != 0 {
@@ -83,18 +79,11 @@ async fn give(mut stream: TcpStream, bytes: u64) -> Result<()> {
     let buffer = vec![0xa5; BULK_BUFFER];
     let mut left = bytes;
     while left > 0 {
-        let size = usize::try_from(left)
-            .unwrap_or(usize::MAX)
-            .min(buffer.len());
-        stream
-            .write_all(buffer.get(..size).unwrap_or_default())
-            .await?;
+        let size = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        stream.write_all(buffer.get(..size).unwrap_or_default()).await?;
         left -= size as u64;
     }
-    stream
-        .read_u8()
-        .await
-        .context("the upload was not acknowledged")?;
+    stream.read_u8().await.context("the upload was not acknowledged")?;
     Ok(())
 }
 
@@ -109,10 +98,7 @@ pub(crate) struct Background {
 
 impl Background {
     pub(crate) async fn start(route: &Route, streams: usize) -> Result<Self> {
-        let mut background = Self {
-            counters: Vec::new(),
-            tasks: JoinSet::new(),
-        };
+        let mut background = Self { counters: Vec::new(), tasks: JoinSet::new() };
         for _ in 0..streams {
             let stream = route.start(Order::ENDLESS).await?;
             let counter = Arc::new(AtomicU64::new(0));
@@ -124,10 +110,7 @@ impl Background {
 
     /// Bytes of each stream so far.
     pub(crate) fn bytes(&self) -> Vec<u64> {
-        self.counters
-            .iter()
-            .map(|counter| counter.load(Ordering::Relaxed))
-            .collect()
+        self.counters.iter().map(|counter| counter.load(Ordering::Relaxed)).collect()
     }
 
     /// Ends the downloads; an error if one of them had ended before.
@@ -148,5 +131,7 @@ async fn count(mut stream: TcpStream, counter: Arc<AtomicU64>) -> io::Result<()>
             0 => return Ok(()),
             read => counter.fetch_add(read as u64, Ordering::Relaxed),
         };
+        // Each stream in turn, as if each had a reader of its own.
+        yield_now().await;
     }
 }

@@ -12,12 +12,7 @@ use crate::{latency::Latency, route::Route};
 /// Time for a change of load to take effect before it is measured.
 pub(crate) const SETTLE: Duration = Duration::from_millis(500);
 
-pub(crate) async fn run(
-    route: &Route,
-    streams: usize,
-    rate: u32,
-    phase: Duration,
-) -> Result<Value> {
+pub(crate) async fn run(route: &Route, streams: usize, rate: u32, phase: Duration) -> Result<Value> {
     let idle = Latency::of(ping::open_loop(route, rate, phase).await?)?;
     let background = Background::start(route, streams).await?;
     sleep(SETTLE).await;
@@ -42,25 +37,12 @@ pub(crate) struct Phase {
     pub(crate) seconds: f64,
 }
 
-pub(crate) async fn under_load(
-    route: &Route,
-    background: &Background,
-    rate: u32,
-    phase: Duration,
-) -> Result<Phase> {
+pub(crate) async fn under_load(route: &Route, background: &Background, rate: u32, phase: Duration) -> Result<Phase> {
     let (before, started) = (background.bytes(), Instant::now());
     let pings = ping::open_loop(route, rate, phase).await?;
     let (after, seconds) = (background.bytes(), started.elapsed().as_secs_f64());
-    let bytes = after
-        .iter()
-        .zip(&before)
-        .map(|(after, before)| after - before)
-        .collect();
-    Ok(Phase {
-        pings,
-        bytes,
-        seconds,
-    })
+    let bytes = after.iter().zip(&before).map(|(after, before)| after - before).collect();
+    Ok(Phase { pings, bytes, seconds })
 }
 
 /// Jain's fairness index: 1 when all have the same, 1/n when one has everything.

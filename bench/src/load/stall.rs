@@ -77,10 +77,7 @@ impl Blocked {
             unread.push(route.start(Order::ENDLESS).await?);
             unheard.spawn(push(route.start(Order::Deaf(deaf)).await?));
         }
-        Ok(Self {
-            _unread: unread,
-            _unheard: unheard,
-        })
+        Ok(Self { _unread: unread, _unheard: unheard })
     }
 }
 

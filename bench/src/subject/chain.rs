@@ -10,9 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-};
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
 use super::{Kind, Subject, straight_to};
 use crate::process::Process;
@@ -40,11 +38,7 @@ pub(crate) fn chain(haproxy: &Path, dir: &Path, sink: &str) -> Result<Subject> {
         start(haproxy, dir, "front", &front_config, front_listener)?,
         start(haproxy, dir, "back", &back_config, back_listener)?,
     ];
-    Ok(Subject {
-        kind: Kind::Chain,
-        route: straight_to(&front),
-        processes,
-    })
+    Ok(Subject { kind: Kind::Chain, route: straight_to(&front), processes })
 }
 
 const BACK_NAME: &str = "back.bench.test";
@@ -67,21 +61,11 @@ fn listener() -> Result<(TcpListener, String)> {
     Ok((listener, address))
 }
 
-fn start(
-    haproxy: &Path,
-    dir: &Path,
-    name: &str,
-    config: &str,
-    listener: TcpListener,
-) -> Result<Process> {
+fn start(haproxy: &Path, dir: &Path, name: &str, config: &str, listener: TcpListener) -> Result<Process> {
     let file = dir.join(format!("{name}.cfg"));
     fs::write(&file, config)?;
     let mut command = Command::new(haproxy);
-    command
-        .arg("-db")
-        .arg("-f")
-        .arg(&file)
-        .stdin(Stdio::from(OwnedFd::from(listener)));
+    command.arg("-db").arg("-f").arg(&file).stdin(Stdio::from(OwnedFd::from(listener)));
     let mut process = Process::start(&format!("haproxy {name}"), &mut command)?;
     process.check()?;
     Ok(process)
@@ -90,18 +74,12 @@ fn start(
 fn write_certificates(dir: &Path) -> Result<()> {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    authority
-        .distinguished_name
-        .push(DnType::CommonName, "bench");
+    authority.distinguished_name.push(DnType::CommonName, "bench");
     let key = KeyPair::generate()?;
     fs::write(dir.join("ca.pem"), authority.self_signed(&key)?.pem())?;
     let issuer = Issuer::new(authority, key);
     let leaves = [
-        (
-            "front",
-            "front.bench.test",
-            ExtendedKeyUsagePurpose::ClientAuth,
-        ),
+        ("front", "front.bench.test", ExtendedKeyUsagePurpose::ClientAuth),
         ("back", BACK_NAME, ExtendedKeyUsagePurpose::ServerAuth),
     ];
     for (file, name, usage) in leaves {

@@ -36,31 +36,13 @@ impl Tunnel {
         fs::create_dir_all(dir)?;
         let ready = dir.join("hub.ready");
         let mut command = Command::new(binary);
-        command
-            .arg("hub")
-            .arg("--data-dir")
-            .arg(dir.join("hub"))
-            .arg("--ready-file")
-            .arg(&ready);
-        for listener in [
-            "--tunnel-listen",
-            "--gateway-listen",
-            "--connect-listen",
-            "--admin-listen",
-        ] {
+        command.arg("hub").arg("--data-dir").arg(dir.join("hub")).arg("--ready-file").arg(&ready);
+        for listener in ["--tunnel-listen", "--gateway-listen", "--connect-listen", "--admin-listen"] {
             command.args([listener, "127.0.0.1:0"]);
         }
-        let mut hub = Process::start(
-            "mctunnel hub",
-            command.stdout(Stdio::null()).stderr(log(dir, "hub")?),
-        )?;
+        let mut hub = Process::start("mctunnel hub", command.stdout(Stdio::null()).stderr(log(dir, "hub")?))?;
         let addresses = ready_file(&mut hub, &ready)?;
-        Ok(Self {
-            binary: binary.to_owned(),
-            dir: dir.to_owned(),
-            hub,
-            addresses,
-        })
+        Ok(Self { binary: binary.to_owned(), dir: dir.to_owned(), hub, addresses })
     }
 
     /// Adds a cluster and starts its agent, which may reach `sink` alone.
@@ -68,43 +50,23 @@ impl Tunnel {
         let (join, ready) = (self.dir.join("join"), self.dir.join("agent.ready"));
         self.add_cluster(CLUSTER, &join)?;
         let mut command = Command::new(&self.binary);
-        command
-            .arg("agent")
-            .arg("--join")
-            .arg(&join)
-            .arg("--allow")
-            .arg(format!("tcp://{sink}"));
-        command
-            .args(["--admin-listen", "127.0.0.1:0"])
-            .arg("--ready-file")
-            .arg(&ready);
-        let mut agent = Process::start(
-            "mctunnel agent",
-            command
-                .stdout(Stdio::null())
-                .stderr(log(&self.dir, "agent")?),
-        )?;
+        command.arg("agent").arg("--join").arg(&join).arg("--allow").arg(format!("tcp://{sink}"));
+        command.args(["--admin-listen", "127.0.0.1:0"]).arg("--ready-file").arg(&ready);
+        let mut agent =
+            Process::start("mctunnel agent", command.stdout(Stdio::null()).stderr(log(&self.dir, "agent")?))?;
         ready_file(&mut agent, &ready)?;
         let route = Route {
             via: Via::Connect(self.address("connect")?.to_owned()),
             target: sink.to_owned(),
             cluster: Some(CLUSTER.to_owned()),
         };
-        Ok(Subject {
-            kind: Kind::Tunnel,
-            route,
-            processes: vec![self.hub, agent],
-        })
+        Ok(Subject { kind: Kind::Tunnel, route, processes: vec![self.hub, agent] })
     }
 
     fn add_cluster(&self, name: &str, join: &Path) -> Result<()> {
         let mut command = Command::new(&self.binary);
         command.args(["cluster", "add", name, "--hub", self.address("tunnel")?]);
-        command
-            .arg("--data-dir")
-            .arg(self.dir.join("hub"))
-            .arg("--out")
-            .arg(join);
+        command.arg("--data-dir").arg(self.dir.join("hub")).arg("--out").arg(join);
         let output = command.output()?;
         if !output.status.success() {
             bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -114,12 +76,7 @@ impl Tunnel {
 
     fn address(&self, listener: &str) -> Result<&str> {
         let address = self.addresses.get(listener).and_then(Value::as_str);
-        address.with_context(|| {
-            format!(
-                "the ready file names no {listener} address: {}",
-                self.addresses
-            )
-        })
+        address.with_context(|| format!("the ready file names no {listener} address: {}", self.addresses))
     }
 }
 
@@ -131,10 +88,7 @@ fn ready_file(process: &mut Process, file: &Path) -> Result<Value> {
     let started = Instant::now();
     loop {
         process.check()?;
-        if let Some(value) = fs::read_to_string(file)
-            .ok()
-            .and_then(|text| serde_json::from_str(&text).ok())
-        {
+        if let Some(value) = fs::read_to_string(file).ok().and_then(|text| serde_json::from_str(&text).ok()) {
             return Ok(value);
         }
         if started.elapsed() > READY {

@@ -25,16 +25,10 @@ pub(crate) fn measure(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
 
 fn idle_streams(subject: &Subject, count: usize, figures: &mut Figures) -> Result<()> {
     // What every process allocates once, at its first streams, is not the cost of a stream.
-    load(
-        subject,
-        &["--mode", "open", "--streams", "8", "--seconds", "0.5"],
-    )?;
+    load(subject, &["--mode", "open", "--streams", "8", "--seconds", "0.5"])?;
     thread::sleep(QUIET);
     let before = subject.resident()?;
-    let mut holder = load_process(
-        subject,
-        &["--mode", "hold", "--streams", &count.to_string()],
-    )?;
+    let mut holder = load_process(subject, &["--mode", "hold", "--streams", &count.to_string()])?;
     holder.json()?;
     thread::sleep(QUIET);
     let after = subject.resident()?;
@@ -42,11 +36,7 @@ fn idle_streams(subject: &Subject, count: usize, figures: &mut Figures) -> Resul
     for (metric, (before, after)) in metrics.into_iter().zip(before.into_iter().zip(after)) {
         let each = (after - before) / count as f64 / 1024.0;
         figures.add(metric, subject.kind, each);
-        line(&format!(
-            "{count} idle streams: {} {each:.2} KiB each ({})",
-            subject.kind.title(),
-            metric.title()
-        ))?;
+        line(&format!("{count} idle streams: {} {each:.2} KiB each ({})", subject.kind.title(), metric.title()))?;
     }
     Ok(())
 }

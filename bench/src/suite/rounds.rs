@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use super::Bench;
+use super::{Bench, Plan};
 use crate::{
     process::Process,
     report::line,
@@ -20,11 +20,8 @@ pub(crate) fn measure(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     }
     for round in 1..=bench.plan.rounds {
         for subject in &subjects {
-            let progress = visit(bench, subject, figures)?;
-            line(&format!(
-                "round {round}: {:<13} {progress}",
-                subject.kind.title()
-            ))?;
+            let progress = Visit { plan: bench.plan, subject, figures: &mut *figures }.all()?;
+            line(&format!("round {round}: {:<13} {progress}", subject.kind.title()))?;
         }
         subjects.rotate_left(1);
     }
@@ -48,110 +45,84 @@ pub(crate) fn load_process(subject: &Subject, args: &[&str]) -> Result<Process> 
     Process::start_self(subject.kind.title(), &all)
 }
 
-fn visit(bench: &Bench<'_>, subject: &Subject, figures: &mut Figures) -> Result<String> {
-    let (plan, kind) = (bench.plan, subject.kind);
-    let seconds = plan.seconds.to_string();
-    let down = bulk(
-        bench,
-        subject,
-        figures,
-        "down",
-        [Metric::DownRate, Metric::DownCpu],
-    )?;
-    let up = bulk(
-        bench,
-        subject,
-        figures,
-        "up",
-        [Metric::UpRate, Metric::UpCpu],
-    )?;
+// === Visit ===
 
-    let echo = load(subject, &["--mode", "echo", "--seconds", &seconds])?;
-    let ping = number(&echo, "/ping/p50_us")?;
-    figures.add(Metric::PingP50, kind, ping);
-    figures.add(Metric::PingP99, kind, number(&echo, "/ping/p99_us")?);
-
-    let mut failures = 0.0;
-    for (metric, streams) in [(Metric::Open8, "8"), (Metric::Open64, "64")] {
-        let open = load(
-            subject,
-            &[
-                "--mode",
-                "open",
-                "--streams",
-                streams,
-                "--seconds",
-                &seconds,
-            ],
-        )?;
-        figures.add(metric, kind, number(&open, "/per_s")?);
-        failures += number(&open, "/failures")?;
-    }
-    figures.add(Metric::OpenFailures, kind, failures);
-
-    let mixed = load(
-        subject,
-        &["--mode", "mixed", "--streams", "16", "--seconds", &seconds],
-    )?;
-    figures.add(
-        Metric::MixedIdlePing,
-        kind,
-        number(&mixed, "/idle/p99_us")? / 1e3,
-    );
-    figures.add(
-        Metric::MixedPing,
-        kind,
-        number(&mixed, "/busy/p99_us")? / 1e3,
-    );
-    figures.add(Metric::MixedRate, kind, number(&mixed, "/mb_per_s")?);
-    figures.add(Metric::Jain, kind, number(&mixed, "/jain")?);
-
-    let pairs = plan.stall_pairs.to_string();
-    let stall = load(
-        subject,
-        &[
-            "--mode",
-            "stall",
-            "--streams",
-            "4",
-            "--pairs",
-            &pairs,
-            "--seconds",
-            &seconds,
-        ],
-    )?;
-    let change = |what: &str| -> Result<f64> {
-        Ok(number(&stall, &format!("/with{what}"))? / number(&stall, &format!("/without{what}"))?)
-    };
-    figures.add(Metric::StallRate, kind, change("/mb_per_s")?);
-    figures.add(Metric::StallPing, kind, change("/ping/p99_us")?);
-    Ok(format!(
-        "down {down:.0} MB/s, up {up:.0} MB/s, ping {ping:.0} us, {failures} failed opens"
-    ))
+/// One subject in one round.
+struct Visit<'a> {
+    plan: Plan,
+    subject: &'a Subject,
+    figures: &'a mut Figures,
 }
 
-fn bulk(
-    bench: &Bench<'_>,
-    subject: &Subject,
-    figures: &mut Figures,
-    mode: &str,
-    [rate, cpu]: [Metric; 2],
-) -> Result<f64> {
-    let bytes = bench.plan.bytes;
-    let before = subject.cpu_seconds()?;
-    let outcome = load(subject, &["--mode", mode, "--bytes", &bytes.to_string()])?;
-    let spent = subject.cpu_seconds()? - before;
-    let speed = number(&outcome, "/mb_per_s")?;
-    figures.add(rate, subject.kind, speed);
-    if subject.kind != Kind::Direct {
-        figures.add(cpu, subject.kind, spent / (bytes as f64 / 1e9));
+impl Visit<'_> {
+    fn all(&mut self) -> Result<String> {
+        let down = self.bulk("down", [Metric::DownRate, Metric::DownCpu])?;
+        let up = self.bulk("up", [Metric::UpRate, Metric::UpCpu])?;
+        let ping = self.ping()?;
+        let opens = self.opens()?;
+        self.mixed()?;
+        self.stall()?;
+        Ok(format!("down {down:.0} MB/s, up {up:.0} MB/s, ping {ping:.0} us, opens {opens:.0}/s"))
     }
-    Ok(speed)
+
+    fn bulk(&mut self, mode: &str, [rate, cpu]: [Metric; 2]) -> Result<f64> {
+        let bytes = self.plan.bytes;
+        let before = self.subject.cpu_seconds()?;
+        let outcome = self.load(mode, &["--bytes", &bytes.to_string()])?;
+        let spent = self.subject.cpu_seconds()? - before;
+        if self.subject.kind != Kind::Direct {
+            self.add(cpu, spent / (bytes as f64 / 1e9));
+        }
+        Ok(self.add(rate, number(&outcome, "/mb_per_s")?))
+    }
+
+    fn ping(&mut self) -> Result<f64> {
+        let outcome = self.load("echo", &[])?;
+        self.add(Metric::PingP99, number(&outcome, "/ping/p99_us")?);
+        Ok(self.add(Metric::PingP50, number(&outcome, "/ping/p50_us")?))
+    }
+
+    fn opens(&mut self) -> Result<f64> {
+        let few = self.load("open", &["--streams", "8"])?;
+        let many = self.load("open", &["--streams", "64"])?;
+        self.add(Metric::Open8, number(&few, "/per_s")?);
+        self.add(Metric::OpenFailures, number(&few, "/failures")? + number(&many, "/failures")?);
+        Ok(self.add(Metric::Open64, number(&many, "/per_s")?))
+    }
+
+    fn mixed(&mut self) -> Result<()> {
+        let outcome = self.load("mixed", &["--streams", "16"])?;
+        self.add(Metric::MixedIdlePing, number(&outcome, "/idle/p99_us")? / 1e3);
+        self.add(Metric::MixedPing, number(&outcome, "/busy/p99_us")? / 1e3);
+        self.add(Metric::MixedRate, number(&outcome, "/mb_per_s")?);
+        self.add(Metric::Jain, number(&outcome, "/jain")?);
+        Ok(())
+    }
+
+    fn stall(&mut self) -> Result<()> {
+        let pairs = self.plan.stall_pairs.to_string();
+        let outcome = self.load("stall", &["--streams", "4", "--pairs", &pairs])?;
+        let change = |what: &str| -> Result<f64> {
+            Ok(number(&outcome, &format!("/with{what}"))? / number(&outcome, &format!("/without{what}"))?)
+        };
+        self.add(Metric::StallRate, change("/mb_per_s")?);
+        self.add(Metric::StallPing, change("/ping/p99_us")?);
+        Ok(())
+    }
+
+    fn load(&self, mode: &str, args: &[&str]) -> Result<Value> {
+        let seconds = self.plan.seconds.to_string();
+        let mut all = vec!["--mode", mode, "--seconds", &seconds];
+        all.extend(args);
+        load(self.subject, &all)
+    }
+
+    fn add(&mut self, metric: Metric, value: f64) -> f64 {
+        self.figures.add(metric, self.subject.kind, value);
+        value
+    }
 }
 
 fn number(outcome: &Value, pointer: &str) -> Result<f64> {
-    outcome
-        .pointer(pointer)
-        .and_then(Value::as_f64)
-        .with_context(|| format!("no {pointer} in {outcome}"))
+    outcome.pointer(pointer).and_then(Value::as_f64).with_context(|| format!("no {pointer} in {outcome}"))
 }

@@ -38,10 +38,7 @@ impl AllowList {
         I: IntoIterator<Item = S>,
         S: AsRef<str>,
     {
-        let rules = rules
-            .into_iter()
-            .map(|text| Rule::parse(text.as_ref()))
-            .collect::<Result<_, _>>()?;
+        let rules = rules.into_iter().map(|text| Rule::parse(text.as_ref())).collect::<Result<_, _>>()?;
         Ok(Self { rules })
     }
 
@@ -55,7 +52,9 @@ impl AllowList {
     #[must_use]
     pub fn check_target(&self, target: &Target) -> Verdict {
         let name = match &target.host {
-            Host::Ip(ip) if self.covers_address(*ip, target.port) => return Verdict::IfAddressAllowed,
+            Host::Ip(ip) if self.covers_address(*ip, target.port) => {
+                return Verdict::IfAddressAllowed;
+            }
             Host::Ip(_) => return Verdict::Denied,
             Host::Name(name) => name,
         };
@@ -73,7 +72,9 @@ impl AllowList {
     pub fn check_address(&self, target: &Target, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let name = match &target.host {
-            Host::Ip(ip) => return ip.to_canonical() == address && self.covers_address(address, target.port),
+            Host::Ip(ip) => {
+                return ip.to_canonical() == address && self.covers_address(address, target.port);
+            }
             Host::Name(name) => name,
         };
         if self.covers_address(address, target.port) {
@@ -89,9 +90,7 @@ impl AllowList {
     fn covers_address(&self, address: IpAddr, port: u16) -> bool {
         let special = special::range_of(address);
         self.rules_for(port).any(|rule| match &rule.pattern {
-            Pattern::Net(net) => {
-                net.contains(&address) && special.is_none_or(|range| range.contains(net))
-            }
+            Pattern::Net(net) => net.contains(&address) && special.is_none_or(|range| range.contains(net)),
             Pattern::Name(_) | Pattern::Suffix(_) => false,
         })
     }
@@ -102,8 +101,7 @@ impl AllowList {
 
     /// Whether there is a rule for exactly this name.
     fn has_name(&self, name: &str, port: u16) -> bool {
-        self.rules_for(port)
-            .any(|rule| matches!(&rule.pattern, Pattern::Name(own) if **own == *name))
+        self.rules_for(port).any(|rule| matches!(&rule.pattern, Pattern::Name(own) if **own == *name))
     }
 
     fn rules_for(&self, port: u16) -> impl Iterator<Item = &Rule> {

@@ -34,9 +34,7 @@ impl Backoff {
         if lived >= Self::HEALTHY {
             self.tries = 0;
         }
-        let longest = Self::FIRST
-            .saturating_mul(1_u32.checked_shl(self.tries).unwrap_or(u32::MAX))
-            .min(Self::LONGEST);
+        let longest = Self::FIRST.saturating_mul(1_u32.checked_shl(self.tries).unwrap_or(u32::MAX)).min(Self::LONGEST);
         self.tries = self.tries.saturating_add(1);
         between(Self::SHORTEST, longest, random)
     }

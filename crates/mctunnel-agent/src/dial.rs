@@ -38,7 +38,9 @@ pub async fn dial(
     }
     let resolved = match timeout_at(deadline, addresses_of(target, resolver)).await {
         Ok(resolved) => resolved?,
-        Err(_) => return Err(DialRefusal::timeout(format!("the name of {target} was not resolved within {timeout:?}"))),
+        Err(_) => {
+            return Err(DialRefusal::timeout(format!("the name of {target} was not resolved within {timeout:?}")));
+        }
     };
     let checked: Vec<SocketAddr> =
         resolved.iter().copied().filter(|address| allow.check_address(target, address.ip())).collect();
@@ -110,17 +112,16 @@ impl DialRefusal {
         let Some(error) = &attempt.error else {
             return Self::timeout(format!("{place} did not answer within {timeout:?}"));
         };
-        match error.kind() {
-            io::ErrorKind::ConnectionRefused => {
-                Self { code: RefuseCode::TargetRefused, message: format!("{place} refused the connection") }
-            }
-            io::ErrorKind::TimedOut => Self::timeout(format!("{place} did not answer")),
-            _ if matches!(error.raw_os_error(), Some(ENFILE | EMFILE)) => Self {
-                code: RefuseCode::TooManyStreams,
-                message: format!("the agent has no file descriptor left to dial {place}"),
-            },
-            _ => Self { code: RefuseCode::TargetUnreachable, message: format!("{place} cannot be reached: {error}") },
-        }
+        let (code, message) = if error.kind() == io::ErrorKind::ConnectionRefused {
+            (RefuseCode::TargetRefused, format!("{place} refused the connection"))
+        } else if error.kind() == io::ErrorKind::TimedOut {
+            (RefuseCode::TargetTimeout, format!("{place} did not answer"))
+        } else if matches!(error.raw_os_error(), Some(ENFILE | EMFILE)) {
+            (RefuseCode::TooManyStreams, format!("the agent has no file descriptor left to dial {place}"))
+        } else {
+            (RefuseCode::TargetUnreachable, format!("{place} cannot be reached: {error}"))
+        };
+        Self { code, message }
     }
 }
 

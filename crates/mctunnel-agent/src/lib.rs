@@ -1,1 +1,30 @@
-//! mctunnel-agent.
+//! The agent: keeps one tunnel to the hub up, and joins each stream the hub opens to a target inside the cluster, if its own
+//! allow-list has it. What the hub already decided does not count here.
+//!
+//! ```no_run
+//! use mctunnel_agent::{Agent, allow::AllowList};
+//! use mctunnel_identity::JoinBundle;
+//! use std::path::Path;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let bundle = JoinBundle::read(Path::new("cluster-a.join"))?;
+//! let agent = Agent::builder(&bundle).allow(AllowList::parse(["tcp://db.default.svc:5432"])?).build()?;
+//! agent.run().await;
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod allow;
+pub mod backoff;
+pub mod dial;
+pub mod hub_address;
+pub mod proxy;
+
+mod agent;
+mod config;
+mod connect;
+mod keep;
+mod serve;
+
+pub use agent::{Agent, AgentStatus, Builder, InvalidAgent};
+pub use config::Config;

@@ -1,1 +1,186 @@
-//! Joins a socket and a stream.
+//! Joins a socket and a stream until both directions have ended, without losing a byte and without holding a buffer while idle.
+//!
+//! A clean end on one side becomes a half-close on the other. A cut on one side becomes a cut on the other (a TCP reset, a RESET
+//! frame), never a clean end.
+
+use crate::ByteStream;
+use bytes::{Bytes, BytesMut};
+use std::{
+    fmt, io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+use tokio::net::TcpStream;
+
+/// The most read from the socket at once: one full frame.
+const READ_MAX: usize = mctunnel_mux::MAX_PAYLOAD;
+/// The least.
+const READ_MIN: usize = 2048;
+
+/// Moves bytes both ways until both directions ended or one broke.
+pub async fn splice<S: ByteStream>(socket: TcpStream, stream: S) -> Spliced {
+    let mut splice = Splice { socket, stream, up: Up::new(), down: Down::default() };
+    let result = std::future::poll_fn(|cx| splice.poll(cx)).await;
+    let spliced = Spliced { bytes_up: splice.up.bytes, bytes_down: splice.down.bytes, error: result.err() };
+    splice.close(spliced.error.as_ref());
+    spliced
+}
+
+/// How a splice ended.
+#[derive(Debug)]
+pub struct Spliced {
+    /// Bytes from the socket into the stream.
+    pub bytes_up: u64,
+    /// Bytes from the stream into the socket.
+    pub bytes_down: u64,
+    /// What broke, if not both directions ended cleanly.
+    pub error: Option<SpliceError>,
+}
+
+/// Which side broke.
+#[derive(Debug)]
+pub enum SpliceError {
+    /// The socket could not be read.
+    SocketRead(io::Error),
+    /// The socket could not be written.
+    SocketWrite(io::Error),
+    /// The stream was cut.
+    Stream(io::Error),
+}
+
+impl fmt::Display for SpliceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SocketRead(error) | Self::SocketWrite(error) => write!(f, "the socket broke: {error}"),
+            Self::Stream(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for SpliceError {}
+
+struct Splice<S> {
+    socket: TcpStream,
+    stream: S,
+    up: Up,
+    down: Down,
+}
+
+/// From the socket into the stream.
+struct Up {
+    pending: Bytes,
+    read_size: usize,
+    bytes: u64,
+    done: bool,
+}
+
+/// From the stream into the socket.
+#[derive(Default)]
+struct Down {
+    pending: Bytes,
+    bytes: u64,
+    done: bool,
+}
+
+impl<S: ByteStream> Splice<S> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpliceError>> {
+        let down = self.down.poll(cx, &mut self.socket, &mut self.stream)?;
+        let up = self.up.poll(cx, &mut self.socket, &mut self.stream)?;
+        if up.is_ready() && down.is_ready() { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// Passes a cut on to the side that does not know of it yet.
+    fn close(mut self, error: Option<&SpliceError>) {
+        match error {
+            None => {}
+            Some(SpliceError::Stream(_)) => {
+                // A reset instead of a clean end, so that the other program knows.
+                let _ = self.socket.set_zero_linger();
+            }
+            // What the socket's owner had finished sending is still delivered; the stream's end tells the rest.
+            Some(SpliceError::SocketWrite(_)) if self.up.done => {}
+            Some(SpliceError::SocketRead(_) | SpliceError::SocketWrite(_)) => self.stream.abort(),
+        }
+    }
+}
+
+impl Up {
+    fn new() -> Self {
+        Self { pending: Bytes::new(), read_size: READ_MIN * 4, bytes: 0, done: false }
+    }
+
+    fn poll<S: ByteStream>(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: &mut TcpStream,
+        stream: &mut S,
+    ) -> Poll<Result<(), SpliceError>> {
+        while !self.done {
+            if !self.pending.is_empty() {
+                ready!(stream.poll_write_bytes(cx, &mut self.pending)).map_err(SpliceError::Stream)?;
+                continue;
+            }
+            // Read only what the stream has room for.
+            ready!(stream.poll_write_capacity(cx)).map_err(SpliceError::Stream)?;
+            ready!(socket.poll_read_ready(cx)).map_err(SpliceError::SocketRead)?;
+            let mut buffer = BytesMut::with_capacity(self.read_size);
+            match socket.try_read_buf(&mut buffer) {
+                Ok(0) => {
+                    ready!(Pin::new(&mut *stream).poll_shutdown(cx)).map_err(SpliceError::Stream)?;
+                    self.done = true;
+                }
+                Ok(_) => self.take(buffer),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(SpliceError::SocketRead(error))),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Keeps what was read, and reads more next time if the buffer was full, less if it was nearly empty.
+    fn take(&mut self, buffer: BytesMut) {
+        let len = buffer.len();
+        self.bytes += u64::try_from(len).unwrap_or(u64::MAX);
+        if len >= self.read_size {
+            self.read_size = (self.read_size * 4).min(READ_MAX);
+        } else if len < self.read_size / 8 {
+            self.read_size = (self.read_size / 2).max(READ_MIN);
+        }
+        let wasteful = len < buffer.capacity() / 4;
+        self.pending = if wasteful { Bytes::copy_from_slice(&buffer) } else { buffer.freeze() };
+    }
+}
+
+impl Down {
+    fn poll<S: ByteStream>(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: &mut TcpStream,
+        stream: &mut S,
+    ) -> Poll<Result<(), SpliceError>> {
+        while !self.done {
+            if self.pending.is_empty() {
+                match ready!(stream.poll_read_bytes(cx)).map_err(SpliceError::Stream)? {
+                    Some(bytes) => self.pending = bytes,
+                    None => {
+                        ready!(tokio::io::AsyncWrite::poll_shutdown(Pin::new(&mut *socket), cx))
+                            .map_err(SpliceError::SocketWrite)?;
+                        self.done = true;
+                    }
+                }
+                continue;
+            }
+            match socket.try_write(&self.pending) {
+                Ok(written) => {
+                    self.bytes += u64::try_from(written).unwrap_or(u64::MAX);
+                    drop(self.pending.split_to(written));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(socket.poll_write_ready(cx)).map_err(SpliceError::SocketWrite)?;
+                }
+                Err(error) => return Poll::Ready(Err(SpliceError::SocketWrite(error))),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,1 +1,30 @@
-//! mctunnel-hub.
+//! The hub: admits agents by their certificates, holds exactly one active tunnel per cluster, and opens streams to targets behind it.
+//!
+//! It knows nothing of HTTP or of clients: those come in through a gateway, which sees the hub only as [`mctunnel_core::Open`].
+//!
+//! ```no_run
+//! use mctunnel_hub::Hub;
+//! use mctunnel_identity::{ClusterFiles, HubAuthority};
+//! use std::{path::Path, sync::Arc};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let data = Path::new("/var/lib/mctunnel");
+//! let authority = HubAuthority::open_or_create(data, &[])?;
+//! let hub = Hub::builder(&authority, Arc::new(ClusterFiles::new(data))).build()?;
+//! let listener = tokio::net::TcpListener::bind("0.0.0.0:8443").await?;
+//! hub.serve_tunnels(listener, hub.stopping()).await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod admit;
+mod config;
+mod drain;
+mod hub;
+mod listen;
+mod open;
+mod registry;
+
+pub use config::Config;
+pub use hub::{Builder, Hub};
+pub use registry::TunnelStatus;

@@ -22,16 +22,11 @@ impl AgentIdentity {
     /// The certificate must have exactly one subject alternative name, the URI `spiffe://mctunnel/cluster/NAME`, byte for
     /// byte. The subject, other kinds of names and other spellings never make an identity; a second name refuses it.
     pub fn from_certificates(certificates: &[CertificateDer<'_>]) -> Result<Self, IdentityError> {
-        let leaf = certificates
-            .first()
-            .ok_or_else(|| not_an_agent("none was shown"))?;
+        let leaf = certificates.first().ok_or_else(|| not_an_agent("none was shown"))?;
         let leaf = certificate::parse(leaf).map_err(IdentityError::NotAnAgent)?;
-        let names =
-            certificate::subject_alternative_names(&leaf).map_err(IdentityError::NotAnAgent)?;
+        let names = certificate::subject_alternative_names(&leaf).map_err(IdentityError::NotAnAgent)?;
         let [GeneralName::URI(uri)] = names.as_slice() else {
-            return Err(not_an_agent(
-                "it must have exactly one subject alternative name, a URI",
-            ));
+            return Err(not_an_agent("it must have exactly one subject alternative name, a URI"));
         };
         Ok(Self {
             cluster: parse_uri(uri)?,

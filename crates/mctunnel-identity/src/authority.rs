@@ -69,56 +69,30 @@ impl HubAuthority {
     }
 
     /// Issues a certificate with a new key for the agent of a cluster.
-    pub fn issue_agent(
-        &self,
-        cluster: &ClusterName,
-        lifetime: Duration,
-    ) -> Result<IssuedAgent, IdentityError> {
+    pub fn issue_agent(&self, cluster: &ClusterName, lifetime: Duration) -> Result<IssuedAgent, IdentityError> {
         issue::agent(&self.issuer, cluster, lifetime, unix_now())
     }
 
     fn from_files(dir: &Path, files: &PkiFiles) -> Result<Self, IdentityError> {
-        let unusable = |name: &str, reason| IdentityError::PkiUnusable {
-            path: dir.join(name),
-            reason,
-        };
+        let unusable = |name: &str, reason| IdentityError::PkiUnusable { path: dir.join(name), reason };
         let ca_key = read_key(&files.ca_key).map_err(|reason| unusable(CA_KEY, reason))?;
         let ca = read_certificate(&files.ca_pem).map_err(|reason| unusable(CA_PEM, reason))?;
-        let server_key =
-            read_key(&files.server_key).map_err(|reason| unusable(SERVER_KEY, reason))?;
-        let server =
-            read_certificate(&files.server_pem).map_err(|reason| unusable(SERVER_PEM, reason))?;
-        check_set(&ca, &ca_key, &server, &server_key).map_err(|reason| {
-            IdentityError::PkiMismatch {
-                dir: dir.to_owned(),
-                reason,
-            }
-        })?;
-        let issuer =
-            Issuer::from_ca_cert_der(&ca, ca_key).map_err(|e| unusable(CA_PEM, e.to_string()))?;
-        Ok(Self {
-            ca,
-            ca_pem: files.ca_pem.clone(),
-            issuer,
-            server,
-            server_key,
-        })
+        let server_key = read_key(&files.server_key).map_err(|reason| unusable(SERVER_KEY, reason))?;
+        let server = read_certificate(&files.server_pem).map_err(|reason| unusable(SERVER_PEM, reason))?;
+        check_set(&ca, &ca_key, &server, &server_key)
+            .map_err(|reason| IdentityError::PkiMismatch { dir: dir.to_owned(), reason })?;
+        let issuer = Issuer::from_ca_cert_der(&ca, ca_key).map_err(|e| unusable(CA_PEM, e.to_string()))?;
+        Ok(Self { ca, ca_pem: files.ca_pem.clone(), issuer, server, server_key })
     }
 
     fn server_certificate_serves(&self, names: &ServerNames, now: i64) -> bool {
         certificate::parse(&self.server).is_ok_and(|server| {
-            server.validity().not_after.timestamp() - now >= RENEW_BEFORE_END
-                && names.required_are_in(&server)
+            server.validity().not_after.timestamp() - now >= RENEW_BEFORE_END && names.required_are_in(&server)
         })
     }
 
     /// Keeps the key, so that the renewal is one file replaced by one rename, and no crash can leave a mismatched pair.
-    fn renew_server_certificate(
-        &mut self,
-        dir: &Path,
-        names: &ServerNames,
-        now: i64,
-    ) -> Result<(), IdentityError> {
+    fn renew_server_certificate(&mut self, dir: &Path, names: &ServerNames, now: i64) -> Result<(), IdentityError> {
         let renewed = issue::server(&self.issuer, &self.server_key, names, now)?;
         pki_files::replace_server_certificate(dir, &renewed.pem())?;
         self.server = renewed.der().clone();
@@ -128,9 +102,7 @@ impl HubAuthority {
 
 impl fmt::Debug for HubAuthority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HubAuthority")
-            .field("issuer", &self.issuer)
-            .finish_non_exhaustive()
+        f.debug_struct("HubAuthority").field("issuer", &self.issuer).finish_non_exhaustive()
     }
 }
 
@@ -168,10 +140,7 @@ fn read_key(pem: &Secret) -> Result<KeyPair, String> {
 }
 
 fn read_certificate(pem: &str) -> Result<CertificateDer<'static>, String> {
-    let first = certificate::from_pem(pem)?
-        .into_iter()
-        .next()
-        .ok_or("no certificate in it")?;
+    let first = certificate::from_pem(pem)?.into_iter().next().ok_or("no certificate in it")?;
     certificate::parse(&first)?;
     Ok(first)
 }

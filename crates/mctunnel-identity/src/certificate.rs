@@ -48,9 +48,17 @@ pub(crate) fn subject_alternative_names<'a, 'c>(
 /// A serial number as we write it everywhere: lower-case hex of the number's bytes, without leading zero bytes.
 pub(crate) fn serial_text(big_endian: &[u8]) -> String {
     let start = big_endian.iter().take_while(|b| **b == 0).count();
-    big_endian
-        .iter()
-        .skip(start)
-        .map(|b| format!("{b:02x}"))
-        .collect()
+    big_endian.iter().skip(start).map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_serial_has_one_spelling_however_it_was_encoded() {
+        for (bytes, text) in [(&[0x8f, 0x01][..], "8f01"), (&[0, 0x8f, 0x01], "8f01"), (&[0, 0, 0x0a, 0], "0a00")] {
+            assert_eq!(serial_text(bytes), text);
+        }
+    }
 }

@@ -26,41 +26,24 @@ impl ClusterFiles {
     /// The list in `data_dir`; nothing is read or made yet.
     #[must_use]
     pub fn new(data_dir: &Path) -> Self {
-        Self {
-            dir: data_dir.join("clusters"),
-        }
+        Self { dir: data_dir.join("clusters") }
     }
 
     /// Adds a cluster that the certificate with this serial (lower-case hex) stands for.
     ///
     /// A cluster that is there already is an error; with `reissue` its earlier certificates no longer count instead.
-    pub fn add(
-        &self,
-        cluster: &ClusterName,
-        serial: &str,
-        reissue: bool,
-    ) -> Result<(), IdentityError> {
+    pub fn add(&self, cluster: &ClusterName, serial: &str, reissue: bool) -> Result<(), IdentityError> {
         private_file::create_directory(&self.dir)?;
         // A damaged record must not stand in the way of writing it anew.
-        let earlier = if reissue {
-            self.record(cluster).ok()
-        } else {
-            None
-        };
+        let earlier = if reissue { self.record(cluster).ok() } else { None };
         let file = RecordFile {
             cluster: cluster.to_string(),
             serials: vec![serial.to_owned()],
             added: earlier.map_or_else(unix_now, |record| record.added_unix),
         };
-        let if_exists = if reissue {
-            IfExists::Replace
-        } else {
-            IfExists::Refuse
-        };
+        let if_exists = if reissue { IfExists::Replace } else { IfExists::Refuse };
         match private_file::write(&self.path(cluster), &file.to_json(), if_exists) {
-            Err(IdentityError::FileExists { .. }) => {
-                Err(IdentityError::ClusterExists(cluster.clone()))
-            }
+            Err(IdentityError::FileExists { .. }) => Err(IdentityError::ClusterExists(cluster.clone())),
             written => written,
         }
     }
@@ -99,19 +82,12 @@ impl ClusterFiles {
     fn record(&self, cluster: &ClusterName) -> Result<ClusterRecord, IdentityError> {
         let path = self.path(cluster);
         let text = fs::read_to_string(&path).map_err(IdentityError::file("read", &path))?;
-        let invalid = |reason| IdentityError::ClusterRecordInvalid {
-            path: path.clone(),
-            reason,
-        };
+        let invalid = |reason| IdentityError::ClusterRecordInvalid { path: path.clone(), reason };
         let file: RecordFile = serde_json::from_str(&text).map_err(|e| invalid(e.to_string()))?;
         if file.cluster != cluster.as_str() {
             return Err(invalid("it is of another cluster".to_owned()));
         }
-        Ok(ClusterRecord {
-            cluster: cluster.clone(),
-            serials: file.serials,
-            added_unix: file.added,
-        })
+        Ok(ClusterRecord { cluster: cluster.clone(), serials: file.serials, added_unix: file.added })
     }
 
     fn path(&self, cluster: &ClusterName) -> PathBuf {
@@ -126,8 +102,7 @@ impl Clusters for ClusterFiles {
     }
 
     async fn admits(&self, cluster: &ClusterName, serial: &str) -> bool {
-        self.record(cluster)
-            .is_ok_and(|record| record.serials.iter().any(|s| s == serial))
+        self.record(cluster).is_ok_and(|record| record.serials.iter().any(|s| s == serial))
     }
 }
 

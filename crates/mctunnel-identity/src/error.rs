@@ -118,27 +118,21 @@ impl IdentityError {
                 "MCT-IDENTITY-PKI-UNUSABLE",
                 "restore the file from a backup; a new CA would shut out every agent and is never made by itself",
             ),
-            Self::PkiMismatch { .. } => (
-                "MCT-IDENTITY-PKI-MISMATCH",
-                "restore all four files of the directory from the same backup",
-            ),
-            Self::File { .. } => (
-                "MCT-IDENTITY-FILE",
-                "check that the path exists, that there is room, and that this user may use it",
-            ),
+            Self::PkiMismatch { .. } => {
+                ("MCT-IDENTITY-PKI-MISMATCH", "restore all four files of the directory from the same backup")
+            }
+            Self::File { .. } => {
+                ("MCT-IDENTITY-FILE", "check that the path exists, that there is room, and that this user may use it")
+            }
             Self::FileExposed { .. } => ("MCT-IDENTITY-FILE-EXPOSED", "chmod 600 FILE"),
-            Self::FileExists { .. } => (
-                "MCT-IDENTITY-FILE-EXISTS",
-                "name another file, or say explicitly that it may be overwritten",
-            ),
+            Self::FileExists { .. } => {
+                ("MCT-IDENTITY-FILE-EXISTS", "name another file, or say explicitly that it may be overwritten")
+            }
             Self::InvalidName(_) => (
                 "MCT-IDENTITY-INVALID-NAME",
                 "give a DNS name such as hub.example.com, or an IP address, without port or scheme",
             ),
-            Self::InvalidLifetime => (
-                "MCT-IDENTITY-INVALID-LIFETIME",
-                "choose a lifetime such as 365 days",
-            ),
+            Self::InvalidLifetime => ("MCT-IDENTITY-INVALID-LIFETIME", "choose a lifetime such as 365 days"),
             Self::NotAnAgent(_) => (
                 "MCT-IDENTITY-NOT-AN-AGENT",
                 "use the certificate of a join bundle written by 'mctunnel cluster add NAME'",
@@ -170,20 +164,13 @@ impl IdentityError {
 
     pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::File {
-            action,
-            path,
-            source,
-        }
+        move |source| Self::File { action, path, source }
     }
 
     pub(crate) fn crypto<E>(action: &'static str) -> impl FnOnce(E) -> Self
     where
         E: std::error::Error + Send + Sync + 'static,
     {
-        move |source| Self::Crypto {
-            action,
-            source: Box::new(source),
-        }
+        move |source| Self::Crypto { action, source: Box::new(source) }
     }
 }

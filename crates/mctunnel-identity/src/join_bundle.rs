@@ -39,19 +39,13 @@ impl JoinBundle {
 
     /// Parses the JSON text and checks that its parts fit together.
     pub fn parse(text: &str) -> Result<Self, IdentityError> {
-        let file: BundleFile =
-            serde_json::from_str(text).map_err(|e| invalid(format!("not a bundle's JSON: {e}")))?;
+        let file: BundleFile = serde_json::from_str(text).map_err(|e| invalid(explain(&e)))?;
         if file.version != Self::VERSION {
-            return Err(invalid(format!(
-                "its version is {}, this program reads {}",
-                file.version,
-                Self::VERSION
-            )));
+            return Err(invalid(format!("its version is {}, this program reads {}", file.version, Self::VERSION)));
         }
         let bundle = Self {
             version: file.version,
-            cluster: ClusterName::parse(&file.cluster)
-                .map_err(|e| invalid(format!("'cluster': {e}")))?,
+            cluster: ClusterName::parse(&file.cluster).map_err(|e| invalid(format!("'cluster': {e}")))?,
             hub: file.hub,
             hub_server_name: file.hub_server_name,
             ca_pem: file.ca_pem,
@@ -74,10 +68,7 @@ impl JoinBundle {
             certificate_pem: self.certificate_pem.clone(),
             key_pem: self.key_pem.expose().to_owned(),
         };
-        #[expect(
-            clippy::expect_used,
-            reason = "a number and six strings always serialise"
-        )]
+        #[expect(clippy::expect_used, reason = "a number and six strings always serialise")]
         let mut text = serde_json::to_string_pretty(&file).expect("plain values");
         text.push('\n');
         text
@@ -90,38 +81,33 @@ impl JoinBundle {
 
     /// Writes the bundle with mode 0600, whole or not at all; an existing file is replaced only with `overwrite`.
     pub fn write(&self, path: &Path, overwrite: bool) -> Result<(), IdentityError> {
-        let if_exists = if overwrite {
-            IfExists::Replace
-        } else {
-            IfExists::Refuse
-        };
+        let if_exists = if overwrite { IfExists::Replace } else { IfExists::Refuse };
         private_file::write(path, &self.to_json(), if_exists)
     }
 
     /// The agent's TLS configuration: TLS 1.3, ALPN `h2`, this bundle's CA as the only root, and its certificate shown.
     pub fn client_config(&self) -> Result<Arc<rustls::ClientConfig>, IdentityError> {
-        let authorities =
-            certificate::from_pem(&self.ca_pem).map_err(|e| invalid(format!("'ca_pem': {e}")))?;
-        let certificates = certificate::from_pem(&self.certificate_pem)
-            .map_err(|e| invalid(format!("'certificate_pem': {e}")))?;
+        let authorities = certificate::from_pem(&self.ca_pem).map_err(|e| invalid(format!("'ca_pem': {e}")))?;
+        let certificates =
+            certificate::from_pem(&self.certificate_pem).map_err(|e| invalid(format!("'certificate_pem': {e}")))?;
         let key = PrivateKeyDer::from_pem_slice(self.key_pem.expose().as_bytes())
             .map_err(|_| invalid("'key_pem': no private key in it that can be read"))?;
-        tls::client(authorities, certificates, key)
+        match tls::client(authorities, certificates, key) {
+            Err(IdentityError::Crypto { action, source }) => Err(invalid(format!("cannot {action}: {source}"))),
+            config => config,
+        }
     }
 
     fn check(&self, now: i64) -> Result<(), IdentityError> {
         Target::parse(&self.hub).map_err(|e| invalid(format!("'hub': {e}")))?;
         ServerName::try_from(self.hub_server_name.as_str())
             .map_err(|_| invalid("'hub_server_name': neither a DNS name nor an IP address"))?;
-        let certificates = certificate::from_pem(&self.certificate_pem)
-            .map_err(|e| invalid(format!("'certificate_pem': {e}")))?;
-        let identity = AgentIdentity::from_certificates(&certificates)
-            .map_err(|e| invalid(format!("'certificate_pem': {e}")))?;
+        let certificates =
+            certificate::from_pem(&self.certificate_pem).map_err(|e| invalid(format!("'certificate_pem': {e}")))?;
+        let identity =
+            AgentIdentity::from_certificates(&certificates).map_err(|e| invalid(format!("'certificate_pem': {e}")))?;
         if identity.cluster != self.cluster {
-            return Err(invalid(format!(
-                "its certificate is for {}, not for {}",
-                identity.cluster, self.cluster
-            )));
+            return Err(invalid(format!("its certificate is for {}, not for {}", identity.cluster, self.cluster)));
         }
         if identity.not_after_unix < now {
             return Err(IdentityError::BundleExpired {
@@ -147,13 +133,20 @@ struct BundleFile {
     key_pem: String,
 }
 
+/// What serde found, without the values: a key in the wrong place must not end up in a message.
+fn explain(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    if text.starts_with("invalid") {
+        return format!("a value of the wrong kind at line {} column {}", error.line(), error.column());
+    }
+    text
+}
+
 fn invalid(reason: impl Into<String>) -> IdentityError {
     IdentityError::BundleInvalid(reason.into())
 }
 
 fn day(unix: i64) -> String {
-    OffsetDateTime::from_unix_timestamp(unix).map_or_else(
-        |_| unix.to_string(),
-        |t| format!("{:04}-{:02}-{:02}", t.year(), u8::from(t.month()), t.day()),
-    )
+    OffsetDateTime::from_unix_timestamp(unix)
+        .map_or_else(|_| unix.to_string(), |t| format!("{:04}-{:02}-{:02}", t.year(), u8::from(t.month()), t.day()))
 }

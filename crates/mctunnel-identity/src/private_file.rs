@@ -25,12 +25,8 @@ pub(crate) fn write(path: &Path, content: &str, if_exists: IfExists) -> Result<(
     });
     match persisted {
         Ok(_) => sync_directory(parent(path)),
-        Err(error)
-            if if_exists == IfExists::Refuse && error.kind() == io::ErrorKind::AlreadyExists =>
-        {
-            Err(IdentityError::FileExists {
-                path: path.to_owned(),
-            })
+        Err(error) if if_exists == IfExists::Refuse && error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(IdentityError::FileExists { path: path.to_owned() })
         }
         Err(error) => Err(IdentityError::file("write", path)(error)),
     }
@@ -38,34 +34,20 @@ pub(crate) fn write(path: &Path, content: &str, if_exists: IfExists) -> Result<(
 
 /// Makes the directory and what is missing above it, with mode 0700.
 pub(crate) fn create_directory(path: &Path) -> Result<(), IdentityError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(IdentityError::file("create", path))
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(IdentityError::file("create", path))
 }
 
 /// Makes earlier changes to the directory's entries durable.
 pub(crate) fn sync_directory(path: &Path) -> Result<(), IdentityError> {
-    File::open(path)
-        .and_then(|dir| dir.sync_all())
-        .map_err(IdentityError::file("sync", path))
+    File::open(path).and_then(|dir| dir.sync_all()).map_err(IdentityError::file("sync", path))
 }
 
 /// Reads a text file, and refuses when any of the permission bits in `forbidden` is set.
 pub(crate) fn read(path: &Path, forbidden: u32) -> Result<String, IdentityError> {
     let file = File::open(path).map_err(IdentityError::file("read", path))?;
-    let mode = file
-        .metadata()
-        .map_err(IdentityError::file("read", path))?
-        .permissions()
-        .mode()
-        & 0o7777;
+    let mode = file.metadata().map_err(IdentityError::file("read", path))?.permissions().mode() & 0o7777;
     if mode & forbidden != 0 {
-        return Err(IdentityError::FileExposed {
-            path: path.to_owned(),
-            mode,
-        });
+        return Err(IdentityError::FileExposed { path: path.to_owned(), mode });
     }
     io::read_to_string(file).map_err(IdentityError::file("read", path))
 }

@@ -25,10 +25,9 @@ pub(crate) fn server(
     let provider = provider();
     let certified = CertifiedKey::from_der(vec![certificate], key, &provider)
         .map_err(IdentityError::crypto("use the hub's certificate"))?;
-    let verifier =
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots([ca])?), Arc::clone(&provider))
-            .build()
-            .map_err(IdentityError::crypto("verify agents against the hub's CA"))?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots([ca])?), Arc::clone(&provider))
+        .build()
+        .map_err(IdentityError::crypto("verify agents against the hub's CA"))?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])
         .map_err(IdentityError::crypto("offer TLS 1.3"))?
@@ -52,9 +51,7 @@ pub(crate) fn client(
         .map_err(IdentityError::crypto("offer TLS 1.3"))?
         .with_root_certificates(roots(authorities)?)
         .with_client_auth_cert(certificates, key)
-        .map_err(IdentityError::crypto(
-            "use the agent's certificate with its key",
-        ))?;
+        .map_err(IdentityError::crypto("use the agent's certificate with its key"))?;
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
@@ -77,14 +74,10 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-fn roots(
-    authorities: impl IntoIterator<Item = CertificateDer<'static>>,
-) -> Result<RootCertStore, IdentityError> {
+fn roots(authorities: impl IntoIterator<Item = CertificateDer<'static>>) -> Result<RootCertStore, IdentityError> {
     let mut roots = RootCertStore::empty();
     for authority in authorities {
-        roots
-            .add(authority)
-            .map_err(IdentityError::crypto("use the CA certificate"))?;
+        roots.add(authority).map_err(IdentityError::crypto("use the CA certificate"))?;
     }
     Ok(roots)
 }

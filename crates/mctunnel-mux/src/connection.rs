@@ -224,6 +224,12 @@ impl Connection {
         self.end();
     }
 
+    /// Whether [`Connection::poll_transmit`] may have something to give.
+    #[must_use]
+    pub fn wants_to_transmit(&self) -> bool {
+        !self.control.is_empty() || self.scheduler.is_busy()
+    }
+
     /// Whether the tunnel has ended.
     #[must_use]
     pub fn is_closed(&self) -> bool {

@@ -68,6 +68,11 @@ impl Scheduler {
         }
     }
 
+    /// Whether any stream is listed.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.classes.iter().any(|c| c.front().is_some())
+    }
+
     /// The stream whose turn it is; it stays in place until [`Scheduler::sent`], [`Scheduler::idle`] or [`Scheduler::gone`].
     pub(crate) fn next(&mut self) -> Option<Turn> {
         if self.classes.iter().all(|c| c.front().is_none() || c.deficit <= 0) {

@@ -1,5 +1,5 @@
 //! Stable error codes: the table of docs/errors.md has each code that the crates can show, and no other. Code and remedy come
-//! from the source; what happened is told by hand and kept.
+//! from the source; what happened starts as the variant's documentation and is kept when edited by hand.
 
 use super::Finding;
 use crate::repo::Repo;
@@ -21,7 +21,13 @@ pub(super) fn documented(repo: &Repo) -> Vec<Finding> {
     let rows = rows(&table.text);
     let codes = codes(repo);
     let mut findings = Vec::new();
-    for (code, Code { path, line, remedy }) in &codes {
+    for (
+        code,
+        Code {
+            path, line, remedy, ..
+        },
+    ) in &codes
+    {
         match rows.get(code) {
             None => {
                 let message = format!("`{code}` is not in {TABLE}; run `cargo xtask errors`");
@@ -54,9 +60,16 @@ pub(crate) fn rewritten(repo: &Repo) -> Result<String> {
     let (_, after) = rest.split_once(END).with_context(markers)?;
     let rows = rows(old);
     let mut table = String::from("| code | what happened | what to do |\n|---|---|---|\n");
-    for (code, Code { remedy, .. }) in codes(repo) {
+    for (
+        code,
+        Code {
+            remedy, meaning, ..
+        },
+    ) in codes(repo)
+    {
         let row = rows.get(&code);
-        let meaning = row.map_or("", |row| &row.meaning);
+        let edited = row.map(|row| &row.meaning).filter(|text| !text.is_empty());
+        let meaning = edited.cloned().or(meaning).unwrap_or_default();
         let kept = row.map_or("", |row| &row.remedy);
         let remedy = remedy.as_deref().unwrap_or(kept);
         writeln!(table, "| `{code}` | {meaning} | {remedy} |")?;
@@ -72,6 +85,8 @@ struct Code {
     line: usize,
     /// The text right behind the code, as in `("MCT-A", "do this")`.
     remedy: Option<String>,
+    /// What the variant in front of the code says of itself, as in `Self::A => ("MCT-A", ..)`.
+    meaning: Option<String>,
 }
 
 /// The codes of production code, each with the place that states its remedy, or else the first that has it.
@@ -80,7 +95,7 @@ fn codes(repo: &Repo) -> BTreeMap<String, Code> {
     for file in repo.rust().filter(|file| file.path.starts_with("crates/")) {
         let mut offset = 0;
         for (line, text) in (1..).zip(file.text.split_inclusive('\n')) {
-            let rest = file.text.split_at(offset).1;
+            let (before, rest) = file.text.split_at(offset);
             offset += text.len();
             if file.is_test_line(line) || text.trim_start().starts_with("//") {
                 continue;
@@ -98,12 +113,14 @@ fn codes(repo: &Repo) -> BTreeMap<String, Code> {
                         .chars()
                         .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '-')
                 {
+                    let meaning = meaning(&file.text, &format!("{before}{}", text.split_at(at).0));
                     codes.insert(
                         code,
                         Code {
                             path: file.path.clone(),
                             line,
                             remedy,
+                            meaning,
                         },
                     );
                 }
@@ -120,6 +137,32 @@ fn remedy(behind: &str) -> Option<String> {
         .unwrap_or(behind)
         .trim_start();
     literal(behind).map(|(text, _)| text.replace('|', "\\|"))
+}
+
+/// The first sentence of the documentation of the variant that is matched last before the code.
+fn meaning(source: &str, before_code: &str) -> Option<String> {
+    let (_, arm) = before_code.rsplit_once("Self::")?;
+    let variant: String = arm.chars().take_while(|c| c.is_alphanumeric()).collect();
+    let declared = |line: &str| {
+        let rest = line.trim().strip_prefix(&variant);
+        rest.is_some_and(|rest| rest.starts_with([',', ' ', '(', '{']))
+    };
+    let lines: Vec<&str> = source.lines().collect();
+    let at = lines.iter().position(|line| declared(line))?;
+    let above = lines.iter().take(at).rev().map(|line| line.trim());
+    let block = above.take_while(|line| {
+        !line.is_empty() && !line.ends_with([',', '}', '{']) || line.starts_with("///")
+    });
+    let mut documentation: Vec<&str> = block.filter_map(|line| line.strip_prefix("/// ")).collect();
+    documentation.reverse();
+    let text = documentation.join(" ");
+    let sentence = text
+        .split_once(". ")
+        .map_or(text.as_str(), |(first, _)| first)
+        .trim_end_matches('.');
+    let mut letters = sentence.chars();
+    let first = letters.next()?;
+    Some(format!("{}{}", first.to_lowercase(), letters.as_str()).replace('|', "\\|"))
 }
 
 /// The string literal that starts here, and what is behind it.
@@ -196,6 +239,20 @@ mod tests {
             rewritten,
             format!("# Errors\n{BEGIN}\n{table}{END}\nthe end\n")
         );
+    }
+
+    #[test]
+    fn a_variant_explains_its_code() {
+        let source = "enum E {\n    /// No tunnel\n    /// is up. Or so.\n    #[error(\n        \"x\", y\n    )]\n    NoTunnel {\n        /// When.\n        at: u8,\n    },\n\
+            \x20   /// Busy.\n    Busy(u8),\n}\n";
+        for (arm, expected) in [
+            ("Self::NoTunnel { .. } => (\n", "no tunnel is up"),
+            ("Self::NoTunnel, Self::Busy(_) => (", "busy"),
+        ] {
+            assert_eq!(meaning(source, arm).as_deref(), Some(expected));
+        }
+        assert_eq!(meaning(source, "Self::Other => ("), None);
+        assert_eq!(meaning(source, "code: "), None);
     }
 
     #[test]

@@ -16,6 +16,9 @@ const EMPTY_SUFFIXES: &[&str] = &["Impl", "Manager", "Helper", "Info", "Data"];
 /// A frame of the wire is called so, and nothing else is.
 const WIRE_NAME: &str = "Data";
 
+/// What the standard library calls the way to what a wrapper wraps.
+const WRAPPER_GETTERS: &[&str] = &["get_ref", "get_mut"];
+
 /// Checks the names of files and directories.
 pub(super) fn files(repo: &Repo) -> Vec<Finding> {
     repo.rust()
@@ -78,7 +81,7 @@ fn item_problem(code: &str) -> Option<String> {
                     ));
                 }
             }
-            "fn" if name.starts_with("get_") => {
+            "fn" if name.starts_with("get_") && !WRAPPER_GETTERS.contains(&name) => {
                 return Some(format!(
                     "`{name}`: a getter has the name of what it gives, without `get_`"
                 ));
@@ -120,6 +123,7 @@ mod tests {
             "struct Registry;",
             "mod wire;",
             "fn target() {",
+            "fn get_ref(&self)",
             "type Error = Never;",
             "impl Info for",
         ] {

@@ -1,14 +1,11 @@
 //! What the three kinds of certificates contain: the CA, the hub's, an agent's. It writes no files.
 
 use super::{IssuedAgent, server_names::ServerNames};
-use crate::{
-    IdentityError, agent_identity::cluster_uri, certificate::serial_text, clock::DAY, tls,
-};
+use crate::{IdentityError, agent_identity::cluster_uri, certificate::serial_text, clock::DAY, tls};
 use mctunnel_core::{ClusterName, Secret};
 use rcgen::{
-    BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
-    SanType, SerialNumber,
+    BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType, SerialNumber,
 };
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -22,9 +19,7 @@ pub(super) fn authority(now: i64) -> Result<(String, Issuer<'static, KeyPair>), 
     let (mut params, _) = params(&subject, now, CA_LIFETIME)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    let certificate = params
-        .self_signed(&key)
-        .map_err(IdentityError::crypto("sign the CA certificate"))?;
+    let certificate = params.self_signed(&key).map_err(IdentityError::crypto("sign the CA certificate"))?;
     Ok((certificate.pem(), Issuer::new(params, key)))
 }
 
@@ -38,9 +33,7 @@ pub(super) fn server(
     let (mut params, _) = leaf_params("mctunnel hub", now, SERVER_LIFETIME)?;
     params.subject_alt_names = names.to_sans()?;
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    params
-        .signed_by(key, issuer)
-        .map_err(IdentityError::crypto("sign the hub's certificate"))
+    params.signed_by(key, issuer).map_err(IdentityError::crypto("sign the hub's certificate"))
 }
 
 /// A client certificate for the agent of a cluster. Its one SAN says which; the common name is for people who read it.
@@ -55,15 +48,11 @@ pub(super) fn agent(
         return Err(IdentityError::InvalidLifetime);
     }
     let (mut params, serial) = leaf_params(cluster.as_str(), now, lifetime)?;
-    let uri = cluster_uri(cluster)
-        .try_into()
-        .map_err(IdentityError::crypto("write the agent's URI"))?;
+    let uri = cluster_uri(cluster).try_into().map_err(IdentityError::crypto("write the agent's URI"))?;
     params.subject_alt_names = vec![SanType::URI(uri)];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     let key = new_key()?;
-    let certificate = params
-        .signed_by(&key, issuer)
-        .map_err(IdentityError::crypto("sign the agent's certificate"))?;
+    let certificate = params.signed_by(&key, issuer).map_err(IdentityError::crypto("sign the agent's certificate"))?;
     Ok(IssuedAgent {
         certificate_pem: certificate.pem(),
         key_pem: Secret::new(key.serialize_pem()),
@@ -82,11 +71,7 @@ const SERVER_LIFETIME: i64 = 365 * DAY;
 /// How far a certificate's begin lies back, for peers whose clocks are behind ours.
 const CLOCK_SKEW: i64 = 5 * 60;
 
-fn leaf_params(
-    common_name: &str,
-    now: i64,
-    lifetime: i64,
-) -> Result<(CertificateParams, String), IdentityError> {
+fn leaf_params(common_name: &str, now: i64, lifetime: i64) -> Result<(CertificateParams, String), IdentityError> {
     let (mut params, serial) = params(common_name, now, lifetime)?;
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -95,17 +80,11 @@ fn leaf_params(
 }
 
 /// What all certificates share, and the serial as text.
-fn params(
-    common_name: &str,
-    now: i64,
-    lifetime: i64,
-) -> Result<(CertificateParams, String), IdentityError> {
+fn params(common_name: &str, now: i64, lifetime: i64) -> Result<(CertificateParams, String), IdentityError> {
     let serial = tls::random::<16>()?;
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    params
-        .distinguished_name
-        .push(DnType::CommonName, common_name);
+    params.distinguished_name.push(DnType::CommonName, common_name);
     params.serial_number = Some(SerialNumber::from_slice(&serial));
     params.not_before = moment(now.saturating_sub(CLOCK_SKEW))?;
     params.not_after = moment(now.saturating_add(lifetime))?;

@@ -44,10 +44,7 @@ pub(super) fn load(dir: &Path) -> Result<Option<PkiFiles>, IdentityError> {
     let mut missing = Vec::new();
     for name in [CA_PEM, CA_KEY, SERVER_PEM, SERVER_KEY] {
         let path = dir.join(name);
-        if !path
-            .try_exists()
-            .map_err(IdentityError::file("read", &path))?
-        {
+        if !path.try_exists().map_err(IdentityError::file("read", &path))? {
             missing.push(name);
         }
     }
@@ -59,10 +56,7 @@ pub(super) fn load(dir: &Path) -> Result<Option<PkiFiles>, IdentityError> {
             server_key: Secret::new(private_file::read(&dir.join(SERVER_KEY), OTHERS)?),
         })),
         4 => Ok(None),
-        _ => Err(IdentityError::PkiIncomplete {
-            dir: dir.to_owned(),
-            missing: missing.join(", "),
-        }),
+        _ => Err(IdentityError::PkiIncomplete { dir: dir.to_owned(), missing: missing.join(", ") }),
     }
 }
 

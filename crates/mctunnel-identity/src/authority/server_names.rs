@@ -17,23 +17,15 @@ impl ServerNames {
     /// [`HUB_SERVER_NAME`] and `extra`, which must be DNS names or IP addresses; with `localhost`, the loopback
     /// addresses and the machine's own name for convenience.
     pub(super) fn parse(extra: &[String]) -> Result<Self, IdentityError> {
-        let parse = |name: &str| {
-            Host::parse_alone(name).map_err(|_| IdentityError::InvalidName(name.to_owned()))
-        };
+        let parse = |name: &str| Host::parse_alone(name).map_err(|_| IdentityError::InvalidName(name.to_owned()));
         let mut required = vec![parse(HUB_SERVER_NAME)?];
         for name in extra {
             required.push(parse(name)?);
         }
-        let mut convenient = vec![
-            parse("localhost")?,
-            Host::Ip(Ipv4Addr::LOCALHOST.into()),
-            Host::Ip(Ipv6Addr::LOCALHOST.into()),
-        ];
+        let mut convenient =
+            vec![parse("localhost")?, Host::Ip(Ipv4Addr::LOCALHOST.into()), Host::Ip(Ipv6Addr::LOCALHOST.into())];
         convenient.extend(machine_name());
-        Ok(Self {
-            required,
-            convenient,
-        })
+        Ok(Self { required, convenient })
     }
 
     /// Whether a certificate has every required name. A machine that was renamed is no reason to issue a new one.
@@ -41,9 +33,7 @@ impl ServerNames {
         let Ok(present) = certificate::subject_alternative_names(server) else {
             return false;
         };
-        self.required
-            .iter()
-            .all(|name| present.iter().any(|p| is_same(name, p)))
+        self.required.iter().all(|name| present.iter().any(|p| is_same(name, p)))
     }
 
     /// All names, each once, as a certificate has them.
@@ -60,9 +50,7 @@ fn to_san(host: &Host) -> Result<SanType, IdentityError> {
         Host::Ip(ip) => Ok(SanType::IpAddress(*ip)),
         Host::Name(name) => {
             let name = name.as_ref();
-            Ok(SanType::DnsName(name.try_into().map_err(|_| {
-                IdentityError::InvalidName(name.to_owned())
-            })?))
+            Ok(SanType::DnsName(name.try_into().map_err(|_| IdentityError::InvalidName(name.to_owned()))?))
         }
     }
 }
@@ -78,8 +66,6 @@ fn is_same(host: &Host, present: &GeneralName<'_>) -> bool {
 
 /// The machine's name where the system tells it in a file and it is a DNS name; nothing depends on it.
 fn machine_name() -> Option<Host> {
-    let text = ["/proc/sys/kernel/hostname", "/etc/hostname"]
-        .iter()
-        .find_map(|f| std::fs::read_to_string(f).ok())?;
+    let text = ["/proc/sys/kernel/hostname", "/etc/hostname"].iter().find_map(|f| std::fs::read_to_string(f).ok())?;
     Host::parse(text.trim()).ok()
 }

@@ -1,0 +1,208 @@
+//! The agent as its owner holds it.
+
+use crate::{
+    Config,
+    allow::AllowList,
+    dial::{Resolve, SystemResolver},
+    hub_address::{HubAddress, InvalidHubAddress},
+    proxy::ProxySettings,
+};
+use mctunnel_core::{ClusterName, Happening, Unobserved, observe::SharedObserver};
+use mctunnel_identity::{IdentityError, JoinBundle};
+use mctunnel_tunnel::Session;
+use parking_lot::Mutex;
+use rustls_pki_types::ServerName;
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// An agent. Cheap to clone; all clones are the same agent.
+#[derive(Debug, Clone)]
+pub struct Agent {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) config: Config,
+    pub(crate) cluster: ClusterName,
+    pub(crate) instance: String,
+    pub(crate) hub: HubAddress,
+    pub(crate) server_name: ServerName<'static>,
+    pub(crate) tls: TlsConnector,
+    pub(crate) proxy: ProxySettings,
+    pub(crate) allow: AllowList,
+    pub(crate) resolver: Arc<dyn Resolve>,
+    pub(crate) observer: SharedObserver,
+    pub(crate) tasks: TaskTracker,
+    /// The tunnels that are up: one, or two while the hub has us move.
+    pub(crate) tunnels: Mutex<Vec<LiveTunnel>>,
+    /// No new tunnels.
+    pub(crate) stopping: CancellationToken,
+    /// No tunnels at all.
+    pub(crate) stopped: CancellationToken,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct LiveTunnel {
+    pub(crate) generation: u64,
+    pub(crate) session: Session,
+    pub(crate) since: Instant,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner").field("cluster", &self.cluster).field("hub", &self.hub).finish_non_exhaustive()
+    }
+}
+
+/// The agent's connection to its hub, for people and metrics.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct AgentStatus {
+    /// The generation the hub gave the tunnel.
+    pub generation: u64,
+    /// How long the tunnel has been up.
+    pub up: Duration,
+    /// Streams open on it.
+    pub streams: usize,
+    /// Round-trip time, once measured.
+    pub rtt: Option<Duration>,
+}
+
+impl Agent {
+    /// Begins an agent with what the hub gave it.
+    pub fn builder(bundle: &JoinBundle) -> Builder<'_> {
+        Builder {
+            bundle,
+            hub: None,
+            server_name: None,
+            proxy: ProxySettings::default(),
+            allow: AllowList::default(),
+            resolver: Arc::new(SystemResolver),
+            observer: Arc::new(Unobserved),
+            config: Config::default(),
+        }
+    }
+
+    /// Which cluster this agent stands for.
+    #[must_use]
+    pub fn cluster(&self) -> &ClusterName {
+        &self.inner.cluster
+    }
+
+    /// The tunnel that is up, if one is.
+    #[must_use]
+    pub fn status(&self) -> Option<AgentStatus> {
+        let tunnels = self.inner.tunnels.lock();
+        let newest = tunnels.iter().max_by_key(|t| t.generation)?;
+        Some(AgentStatus {
+            generation: newest.generation,
+            up: newest.since.elapsed(),
+            streams: tunnels.iter().map(|t| t.session.streams()).sum(),
+            rtt: newest.session.rtt(),
+        })
+    }
+}
+
+impl Inner {
+    pub(crate) fn observe(&self, happening: &Happening) {
+        self.observer.observe(happening);
+    }
+}
+
+/// Makes an [`Agent`].
+#[derive(Debug)]
+#[must_use = "a builder does nothing until build() is called"]
+pub struct Builder<'a> {
+    bundle: &'a JoinBundle,
+    hub: Option<String>,
+    server_name: Option<String>,
+    proxy: ProxySettings,
+    allow: AllowList,
+    resolver: Arc<dyn Resolve>,
+    observer: SharedObserver,
+    config: Config,
+}
+
+/// The agent cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidAgent {
+    /// The hub's address makes no sense.
+    #[error(transparent)]
+    HubAddress(#[from] InvalidHubAddress),
+    /// The name to expect in the hub's certificate is not a DNS name or address.
+    #[error("{0:?} cannot be the name in the hub's certificate: give a DNS name or an IP address")]
+    ServerName(String),
+    /// The join bundle's certificates cannot be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+}
+
+impl Builder<'_> {
+    /// Dials the hub at `host[:port]` instead of the address in the bundle.
+    pub fn hub(mut self, address: impl Into<String>) -> Self {
+        self.hub = Some(address.into());
+        self
+    }
+
+    /// Expects this name in the hub's certificate instead of the one in the bundle.
+    pub fn hub_server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
+    }
+
+    /// Reaches the hub through a proxy.
+    pub fn proxy(mut self, proxy: ProxySettings) -> Self {
+        self.proxy = proxy;
+        self
+    }
+
+    /// Lets streams reach these targets; without it they reach none.
+    pub fn allow(mut self, allow: AllowList) -> Self {
+        self.allow = allow;
+        self
+    }
+
+    /// Looks names up with this resolver instead of the system's.
+    pub fn resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
+        self.resolver = resolver;
+        self
+    }
+
+    /// Reports what happens to this observer.
+    pub fn observer(mut self, observer: SharedObserver) -> Self {
+        self.observer = observer;
+        self
+    }
+
+    /// Changes the knobs.
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Makes the agent. Nothing is dialled yet.
+    pub fn build(self) -> Result<Agent, InvalidAgent> {
+        let hub = HubAddress::parse(self.hub.as_deref().unwrap_or(&self.bundle.hub))?;
+        let name = self.server_name.unwrap_or_else(|| self.bundle.hub_server_name.clone());
+        let server_name = ServerName::try_from(name.clone()).map_err(|_| InvalidAgent::ServerName(name))?;
+        let inner = Inner {
+            config: self.config,
+            cluster: self.bundle.cluster.clone(),
+            instance: format!("{:032x}", rand::random::<u128>()),
+            hub,
+            server_name,
+            tls: TlsConnector::from(self.bundle.client_config()?),
+            proxy: self.proxy,
+            allow: self.allow,
+            resolver: self.resolver,
+            observer: self.observer,
+            tasks: TaskTracker::new(),
+            tunnels: Mutex::new(Vec::new()),
+            stopping: CancellationToken::new(),
+            stopped: CancellationToken::new(),
+        };
+        Ok(Agent { inner: Arc::new(inner) })
+    }
+}

@@ -1,0 +1,144 @@
+//! The accept loop. Nothing ends it but the shutdown: errors are waited out, and the queue is served before the listener closes.
+
+use super::{Refusal, Shared, answer, client};
+use mctunnel_core::Open;
+use std::{io, sync::Arc, time::Duration};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+pub(super) async fn accept_clients<O: Open>(
+    shared: &Arc<Shared<O>>,
+    listener: TcpListener,
+    shutdown: &CancellationToken,
+) {
+    let mut stopping = std::pin::pin!(shutdown.cancelled());
+    let mut pace = Pace::default();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = &mut stopping => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((socket, _)) => {
+                pace.wait = Duration::ZERO;
+                admit(shared, socket);
+            }
+            Err(error) if is_the_clients_fault(&error) => {}
+            Err(error) => {
+                let now = Instant::now();
+                if let Some(times) = pace.failed(now) {
+                    tracing::warn!(%error, times, "clients cannot be accepted, trying again");
+                }
+                tokio::select! {
+                    () = &mut stopping => break,
+                    () = sleep(pace.wait) => {}
+                }
+            }
+        }
+    }
+    accept_queued(shared, listener).await;
+}
+
+/// Serves the clients the system has already accepted for us, then closes the listener.
+///
+/// The readiness that the runtime remembers may be older than the queue, so the system itself is asked.
+async fn accept_queued<O: Open>(shared: &Arc<Shared<O>>, listener: TcpListener) {
+    let Ok(listener) = listener.into_std() else {
+        return;
+    };
+    for turn in 1..=MOST_QUEUED {
+        match listener.accept() {
+            Ok((socket, _)) => {
+                if let Ok(socket) = socket.set_nonblocking(true).and_then(|()| TcpStream::from_std(socket)) {
+                    admit(shared, socket);
+                }
+            }
+            Err(error) if is_the_clients_fault(&error) => {}
+            // The queue is empty, or the system has no room for what is in it.
+            Err(_) => return,
+        }
+        if turn % 64 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// More than a listen queue holds; clients that keep coming do not keep a stopping gateway alive.
+const MOST_QUEUED: u32 = 65_536;
+
+fn admit<O: Open>(shared: &Arc<Shared<O>>, mut socket: TcpStream) {
+    // Fails only on a socket that is dead already; the first read finds out.
+    let _ = socket.set_nodelay(true);
+    let count = shared.connections.count();
+    let limit = shared.config.max_connections;
+    if count < limit {
+        shared.connections.spawn(client::serve_client(Arc::clone(shared), socket));
+    } else if count < limit.saturating_add(MOST_TURNED_AWAY) {
+        let shared_too = Arc::clone(shared);
+        shared.connections.spawn(async move {
+            let refusal = Refusal::TooManyConnections { limit };
+            client::observe_refusal(&shared_too, &refusal);
+            Box::pin(answer::refuse(&mut socket, &answer::for_refusal(&refusal))).await;
+        });
+    }
+    // Above that, the socket is closed without a word: an answer would cost what there is no room for.
+}
+
+/// How many clients above the limit may be told so at the same time.
+const MOST_TURNED_AWAY: usize = 1024;
+
+/// Whether the error is about the one client that was next, and the one after it may be accepted at once.
+fn is_the_clients_fault(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    [Kind::ConnectionAborted, Kind::ConnectionReset, Kind::ConnectionRefused, Kind::Interrupted].contains(&error.kind())
+}
+
+// === Pace ===
+
+/// How long to wait after accept errors, and when to mention them.
+#[derive(Debug, Default)]
+struct Pace {
+    wait: Duration,
+    mentioned: Option<Instant>,
+    unmentioned: u64,
+}
+
+impl Pace {
+    const SHORTEST: Duration = Duration::from_millis(10);
+    const LONGEST: Duration = Duration::from_millis(100);
+    const MENTION_EVERY: Duration = Duration::from_secs(1);
+
+    /// Takes note of an error; gives how many there were since the last one mentioned, when it is time to mention them.
+    fn failed(&mut self, now: Instant) -> Option<u64> {
+        self.wait = (self.wait * 2).clamp(Self::SHORTEST, Self::LONGEST);
+        self.unmentioned += 1;
+        if self.mentioned.is_some_and(|last| now.duration_since(last) < Self::MENTION_EVERY) {
+            return None;
+        }
+        self.mentioned = Some(now);
+        Some(std::mem::take(&mut self.unmentioned))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_waited_out_and_mentioned_once_a_second() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        let mut mentions = Vec::new();
+        let mut waits = Vec::new();
+        for turn in 0..=30 {
+            mentions.extend(pace.failed(start + Duration::from_millis(100) * turn));
+            waits.push(pace.wait.as_millis());
+        }
+        assert_eq!(mentions, [1, 10, 10, 10]);
+        assert_eq!(waits.get(..5), Some(&[10, 20, 40, 80, 100][..]));
+        assert!(waits.iter().skip(5).all(|wait| *wait == 100));
+    }
+}

@@ -1,0 +1,54 @@
+//! Reports the end of a stream exactly once, however it ends: also when its task is cut.
+
+use mctunnel_core::{ClusterName, Happening, observe::SharedObserver};
+use tokio::time::Instant;
+
+/// A stream that was reported as opened and has to be reported as ended.
+#[derive(Debug)]
+pub(super) struct OpenStream {
+    observer: SharedObserver,
+    cluster: ClusterName,
+    opened: Instant,
+    bytes_up: u64,
+    bytes_down: u64,
+    end: End,
+}
+
+#[derive(Debug)]
+enum End {
+    /// Nobody said how it ended: the task was dropped.
+    Cut,
+    Clean,
+    Broken(String),
+}
+
+impl OpenStream {
+    /// `bytes_up` were sent with the opening frame already.
+    pub(super) fn new(observer: SharedObserver, cluster: ClusterName, bytes_up: u64) -> Self {
+        Self { observer, cluster, opened: Instant::now(), bytes_up, bytes_down: 0, end: End::Cut }
+    }
+
+    /// Reports how it ended, and what was moved since it was opened.
+    pub(super) fn ended(mut self, bytes_up: u64, bytes_down: u64, error: Option<String>) {
+        self.bytes_up += bytes_up;
+        self.bytes_down += bytes_down;
+        self.end = error.map_or(End::Clean, End::Broken);
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        let error = match std::mem::replace(&mut self.end, End::Clean) {
+            End::Cut => Some("the gateway cut the connection".to_owned()),
+            End::Clean => None,
+            End::Broken(error) => Some(error),
+        };
+        self.observer.observe(&Happening::StreamEnded {
+            cluster: self.cluster.clone(),
+            bytes_up: self.bytes_up,
+            bytes_down: self.bytes_down,
+            lasted: self.opened.elapsed(),
+            error,
+        });
+    }
+}

@@ -1,0 +1,206 @@
+//! From a TCP connection to a registered tunnel: TLS, certificate, call, HELLO, generation, WELCOME. Any doubt turns the peer away,
+//! and the reason is told to it as far as it has proven who it is.
+
+use crate::{
+    Hub,
+    registry::{Activated, Leave},
+};
+use mctunnel_core::{ClusterName, Happening};
+use mctunnel_identity::AgentIdentity;
+use mctunnel_tunnel::{
+    CloseCode, Drain, DrainReason, Driver, Hello, LinkEnd, Offers, ReadAhead, RefuseCode, Session, Welcome,
+    grpc::{Accepting, Call, ServerLink, Status},
+};
+use std::{pin::Pin, time::Duration};
+use tokio::{net::TcpStream, time::Instant};
+use tokio_rustls::server::TlsStream;
+
+type Io = TlsStream<ReadAhead<TcpStream>>;
+type TunnelDriver = Pin<Box<Driver<ServerLink<Io>>>>;
+
+/// How long the goodbye to a peer may take.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// A tunnel that was taken in.
+struct Admitted {
+    cluster: ClusterName,
+    leave: Leave,
+    session: Session,
+    offers: Offers,
+    driver: TunnelDriver,
+}
+
+/// Why a peer was turned away.
+struct TurnedAway {
+    code: &'static str,
+    reason: String,
+}
+
+impl Hub {
+    pub(crate) async fn serve_connection(&self, socket: TcpStream, peer: String) {
+        let limit = self.inner.config.handshake_timeout;
+        // Boxed, so that an idle tunnel does not keep the room the handshake needed.
+        let admitting = Box::pin(tokio::time::timeout(limit, self.admit(socket, &peer)));
+        let admitted = match admitting.await {
+            Ok(admitted) => admitted,
+            Err(_) => Err(turned_away("MCT-ADMIT-TIMEOUT", format!("no tunnel within {limit:?}"))),
+        };
+        match admitted {
+            Ok(admitted) => Box::pin(self.hold(admitted)).await,
+            Err(TurnedAway { code, reason }) => {
+                self.inner.observe(&Happening::PeerRefused { peer, code, reason });
+            }
+        }
+    }
+
+    async fn admit(&self, socket: TcpStream, peer: &str) -> Result<Admitted, TurnedAway> {
+        let (io, agent) = self.verify(socket).await?;
+        let accepting = Accepting::handshake(io).await.map_err(|end| broken("MCT-ADMIT-HTTP2", end))?;
+        let call = accepting.call().await.map_err(|end| broken("MCT-ADMIT-CALL", end))?;
+        let call = self.check_claims(call, &agent).await?;
+        let link = call.accept().map_err(|end| broken("MCT-ADMIT-CALL", end))?;
+        let (greeting, driver) = Session::hub(link, self.inner.config.tunnel.clone());
+        let mut driver = Box::pin(driver);
+        let hello = tokio::select! {
+            hello = greeting.hello() => hello,
+            ending = &mut driver => Err(ending),
+        };
+        let hello = hello.map_err(|ending| turned_away("MCT-ADMIT-HELLO", ending.to_string()))?;
+        let leave = match self.inner.registry.ask(&agent.cluster, &hello.instance) {
+            Ok(leave) => leave,
+            Err(duel) => {
+                let text = format!(
+                    "another agent of {} is connected and they take turns; stop one of them. Retry in {} s",
+                    agent.cluster,
+                    duel.retry_after.as_secs()
+                );
+                greeting.turn_away(CloseCode::Budget, &text);
+                let _ = tokio::time::timeout(GOODBYE, driver).await;
+                return Err(turned_away("MCT-ADMIT-DUEL", text));
+            }
+        };
+        let (session, offers) = greeting.welcome(self.welcome(&agent.cluster, &leave));
+        self.activate(&agent.cluster, &leave, &hello, peer, &session);
+        Ok(Admitted { cluster: agent.cluster, leave, session, offers, driver })
+    }
+
+    /// TLS with a client certificate; who the agent is, is its URI SAN and nothing else.
+    async fn verify(&self, socket: TcpStream) -> Result<(Io, AgentIdentity), TurnedAway> {
+        let _turn = self.inner.handshakes.acquire().await;
+        mctunnel_tunnel::tune(&socket).map_err(|error| turned_away("MCT-ADMIT-SOCKET", error.to_string()))?;
+        let io = self.inner.tls.accept(ReadAhead::new(socket)).await;
+        let io = io.map_err(|error| turned_away("MCT-ADMIT-TLS", error.to_string()))?;
+        let certificates = io.get_ref().1.peer_certificates().unwrap_or_default();
+        let agent = AgentIdentity::from_certificates(certificates);
+        let agent = agent.map_err(|error| turned_away(error.code().code, error.to_string()))?;
+        Ok((io, agent))
+    }
+
+    /// The certificate must be one this hub issued to that cluster, and the call must not claim to be another.
+    async fn check_claims(&self, call: Call<Io>, agent: &AgentIdentity) -> Result<Call<Io>, TurnedAway> {
+        let claim = call.header("x-mctunnel-cluster").map(|claim| claim.is_none_or(|c| c == agent.cluster.as_str()));
+        let refusal = if claim != Ok(true) {
+            Some(("MCT-ADMIT-NAME", format!("the certificate is for {}, the call claims another name", agent.cluster)))
+        } else if !self.inner.clusters.admits(&agent.cluster, &agent.serial).await {
+            Some((
+                "MCT-ADMIT-REVOKED",
+                format!("{} is not a cluster of this hub, or its certificate was replaced", agent.cluster),
+            ))
+        } else if self.inner.stopping.is_cancelled() {
+            Some(("MCT-ADMIT-STOPPING", "this hub is about to stop".to_owned()))
+        } else {
+            None
+        };
+        let Some((code, reason)) = refusal else { return Ok(call) };
+        let status = if code == "MCT-ADMIT-STOPPING" { Status::Unavailable } else { Status::PermissionDenied };
+        let _ = tokio::time::timeout(GOODBYE, call.refuse(status, &format!("{code}: {reason}"))).await;
+        Err(turned_away(code, reason))
+    }
+
+    fn welcome(&self, cluster: &ClusterName, leave: &Leave) -> Welcome {
+        Welcome {
+            tunnel: format!("{cluster}/{}", leave.generation),
+            generation: leave.generation,
+            software: concat!("mctunnel-hub/", env!("CARGO_PKG_VERSION")).to_owned(),
+            ..Welcome::default()
+        }
+    }
+
+    fn activate(&self, cluster: &ClusterName, leave: &Leave, hello: &Hello, peer: &str, session: &Session) {
+        let generation = leave.generation;
+        match self.inner.registry.activate(cluster, leave, &hello.instance, peer, session) {
+            Activated::First => {}
+            Activated::Replaced { old, old_generation, duel } => {
+                self.retire(old, format!("a newer tunnel of {cluster} took over (generation {generation})"));
+                self.inner.observe(&Happening::TunnelReplaced {
+                    cluster: cluster.clone(),
+                    old_generation,
+                    new_generation: generation,
+                    duel,
+                });
+            }
+            Activated::Outdated => self.retire(session.clone(), format!("a newer tunnel of {cluster} came first")),
+        }
+        self.inner.observe(&Happening::TunnelUp {
+            cluster: cluster.clone(),
+            generation,
+            instance: hello.instance.clone(),
+            peer: peer.to_owned(),
+        });
+    }
+
+    /// Tells the old tunnel why it leaves, lets its streams finish within the grace, and closes it.
+    fn retire(&self, old: Session, message: String) {
+        let wait = u64::try_from(self.inner.config.duel_wait.as_millis()).unwrap_or(u64::MAX);
+        old.drain(Drain { reason: DrainReason::Replaced, message: message.clone(), reconnect_after_ms: wait });
+        let grace = self.inner.config.replaced_grace;
+        self.inner.tasks.spawn(async move {
+            let _ = tokio::time::timeout(grace, old.idle()).await;
+            old.close(CloseCode::Done, &message);
+        });
+    }
+
+    /// Drives the tunnel until it ends.
+    async fn hold(&self, admitted: Admitted) {
+        let Admitted { cluster, leave, session, offers, mut driver } = admitted;
+        let since = Instant::now();
+        let ending = {
+            let refusing = refuse_all(offers);
+            let stopped = async {
+                self.inner.stopped.cancelled().await;
+                session.close(CloseCode::Done, "the hub stops");
+                session.ended().await;
+                tokio::time::sleep(GOODBYE).await;
+            };
+            tokio::pin!(refusing, stopped);
+            tokio::select! {
+                ending = &mut driver => ending,
+                () = &mut stopped => session.ended().await,
+                () = async { refusing.await; std::future::pending().await } => session.ended().await,
+            }
+        };
+        self.inner.registry.deactivate(&cluster, leave.generation);
+        self.inner.observe(&Happening::TunnelDown {
+            cluster,
+            generation: leave.generation,
+            lasted: since.elapsed(),
+            reason: ending.to_string(),
+        });
+    }
+}
+
+/// Streams that clusters open towards the hub: this hub offers them nothing yet.
+async fn refuse_all(mut offers: Offers) {
+    while let Some(offer) = offers.next().await {
+        offer.refuse(RefuseCode::NotAllowed, "this hub offers no services to clusters");
+    }
+}
+
+fn broken(code: &'static str, end: LinkEnd) -> TurnedAway {
+    let (LinkEnd::Closed(reason) | LinkEnd::Broken(reason)) = end;
+    turned_away(code, reason)
+}
+
+fn turned_away(code: &'static str, reason: impl Into<String>) -> TurnedAway {
+    TurnedAway { code, reason: reason.into() }
+}

@@ -1,0 +1,40 @@
+//! The knobs of a hub.
+
+use std::time::Duration;
+
+/// How a hub behaves. Each field says its unit, its default and what it costs.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Config {
+    /// From the TCP connection to WELCOME; default 10 s. A slower agent is turned away.
+    pub handshake_timeout: Duration,
+    /// TLS handshakes at the same time; default 128. Further ones wait, so that a herd of agents leaves CPU for live tunnels.
+    pub concurrent_handshakes: usize,
+    /// Connections that wait for their handshake; default 4,096. Further ones are closed before TLS.
+    pub waiting_handshakes: usize,
+    /// How long streams of a replaced tunnel may go on; default 30 s.
+    pub replaced_grace: Duration,
+    /// Takeovers of one cluster within a minute by different agents before newcomers are made to wait; default 3.
+    pub takeovers_per_minute: usize,
+    /// When a replaced or duelling agent may come back; default 30 s.
+    pub duel_wait: Duration,
+    /// What a client is told to wait while a cluster has no tunnel; default 2 s.
+    pub retry_after: Duration,
+    /// Windows, memory and budgets of each tunnel.
+    pub tunnel: mctunnel_tunnel::Config,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            handshake_timeout: Duration::from_secs(10),
+            concurrent_handshakes: 128,
+            waiting_handshakes: 4096,
+            replaced_grace: Duration::from_secs(30),
+            takeovers_per_minute: 3,
+            duel_wait: Duration::from_secs(30),
+            retry_after: Duration::from_secs(2),
+            tunnel: mctunnel_tunnel::Config::default(),
+        }
+    }
+}

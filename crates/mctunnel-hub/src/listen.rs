@@ -1,0 +1,46 @@
+//! Accepting connections of agents: never stops for an error, admits a herd at its own pace, sheds the rest before TLS.
+
+use crate::Hub;
+use mctunnel_core::Happening;
+use std::{io, time::Duration};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+/// After an accept error, such as no file descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+impl Hub {
+    /// Takes tunnels on this listener until `stop` is cancelled or the hub drains.
+    pub async fn serve_tunnels(&self, listener: TcpListener, stop: CancellationToken) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = stop.cancelled() => return,
+                () = self.inner.stopping.cancelled() => return,
+            };
+            match accepted {
+                Ok((socket, peer)) => self.take(socket, peer.to_string()),
+                Err(error) => pause_after(&error).await,
+            }
+        }
+    }
+
+    fn take(&self, socket: TcpStream, peer: String) {
+        let waiting = self.inner.tasks.len().saturating_sub(self.inner.registry.len());
+        if waiting >= self.inner.config.waiting_handshakes {
+            self.inner.observe(&Happening::PeerRefused {
+                peer,
+                code: "MCT-HUB-OVERLOAD",
+                reason: "too many connections wait for their handshake".to_owned(),
+            });
+            return;
+        }
+        let hub = self.clone();
+        self.inner.tasks.spawn(async move { hub.serve_connection(socket, peer).await });
+    }
+}
+
+async fn pause_after(error: &io::Error) {
+    tracing::warn!(%error, "A connection could not be accepted.");
+    tokio::time::sleep(ACCEPT_PAUSE).await;
+}

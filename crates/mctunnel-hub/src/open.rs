@@ -1,0 +1,67 @@
+//! Step 4 of a request's path: finding the cluster's tunnel and opening a stream on it.
+
+use crate::Hub;
+use mctunnel_core::{Open, OpenError, OpenRequest};
+use mctunnel_tunnel::{Header, OpenFailed, Session, Stream};
+use tokio::time::{Instant, timeout_at};
+
+impl Open for Hub {
+    type Stream = Stream;
+
+    async fn open(&self, request: OpenRequest) -> Result<Stream, OpenError> {
+        let deadline = Instant::now() + request.timeout;
+        let cluster = &request.destination.cluster;
+        loop {
+            let session = self.session(&request).await?;
+            let opening = session.open(routing(&request), request.first_bytes.clone());
+            let opened = match timeout_at(deadline, opening).await {
+                Ok(opened) => opened,
+                Err(_) => {
+                    let target = &request.destination.target;
+                    let after = request.timeout;
+                    return Err(OpenError::Timeout(format!("{target} in {cluster} gave no answer within {after:?}")));
+                }
+            };
+            return match opened {
+                Ok(stream) => Ok(stream),
+                // Nothing was sent: the tunnel went away under us. A newer one may be there.
+                Err(OpenFailed::NotAsked(reason)) if !session.is_usable() => {
+                    tracing::debug!(%cluster, %reason, "The tunnel changed while opening; looking again.");
+                    continue;
+                }
+                Err(OpenFailed::NotAsked(reason)) => Err(OpenError::Busy(reason.to_string())),
+                Err(OpenFailed::Refused { code, message }) => Err(OpenError::from_refusal(code, message)),
+                Err(OpenFailed::Lost(reason)) => Err(OpenError::TunnelLost(reason)),
+            };
+        }
+    }
+}
+
+impl Hub {
+    /// The cluster's active tunnel; waits for one as long as the request says.
+    async fn session(&self, request: &OpenRequest) -> Result<Session, OpenError> {
+        let cluster = &request.destination.cluster;
+        if let Some(session) = self.inner.registry.active(cluster) {
+            return Ok(session);
+        }
+        if !self.inner.clusters.is_known(cluster).await {
+            return Err(OpenError::UnknownCluster);
+        }
+        let waited = tokio::time::timeout(request.wait_for_tunnel, self.inner.registry.wait_for_active(cluster)).await;
+        waited.map_err(|_| OpenError::NoTunnel { retry_after: self.inner.config.retry_after })
+    }
+}
+
+/// The routing metadata of a plain TCP stream.
+fn routing(request: &OpenRequest) -> mctunnel_tunnel::Open {
+    let target = &request.destination.target;
+    mctunnel_tunnel::Open {
+        priority: request.priority,
+        headers: vec![
+            Header::text("x-mctunnel-proto", "tcp"),
+            Header::text("x-mctunnel-cluster", request.destination.cluster.as_str()),
+            Header::text("x-mctunnel-host", &target.host.to_string()),
+            Header::text("x-mctunnel-port", &target.port.to_string()),
+        ],
+    }
+}

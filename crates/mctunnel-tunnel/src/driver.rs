@@ -1,0 +1,204 @@
+//! The one task of a tunnel: bytes in, events out, bytes out, timer. It owns the link and is the only one who touches it.
+
+use crate::{
+    Ending, Link, LinkEnd,
+    state::{Shared, Wakes},
+};
+use mctunnel_mux::{EndedBy, Moment, ProtocolError};
+use std::{
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+use tokio::time::Sleep;
+
+/// Chunks taken from the link before the writing side gets its turn.
+const RECEIVE_BATCH: usize = 32;
+
+/// Drives one tunnel until it ends; poll it in a task of its own. Dropping it ends the tunnel.
+pub struct Driver<L: Link> {
+    shared: Arc<Shared>,
+    link: L,
+    timer: Option<(Moment, Pin<Box<Sleep>>)>,
+    closing: Option<Ending>,
+}
+
+impl<L: Link> fmt::Debug for Driver<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("closing", &self.closing).finish_non_exhaustive()
+    }
+}
+
+impl<L: Link> Driver<L> {
+    pub(crate) fn new(shared: Arc<Shared>, link: L) -> Self {
+        Self { shared, link, timer: None, closing: None }
+    }
+}
+
+impl<L: Link + Unpin> Future for Driver<L> {
+    type Output = Ending;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ending> {
+        let this = self.get_mut();
+        this.register(cx);
+        if this.closing.is_none() {
+            if let Err(ending) = this.poll_open(cx) {
+                this.closing = Some(ending);
+            }
+        }
+        match &this.closing {
+            None => Poll::Pending,
+            Some(ending) => {
+                let ending = ending.clone();
+                this.poll_closing(cx, ending)
+            }
+        }
+    }
+}
+
+impl<L: Link + Unpin> Driver<L> {
+    /// Streams find the driver's waker in the shared state and take it out; it is put back before each round.
+    fn register(&self, cx: &Context<'_>) {
+        let mut state = self.shared.lock();
+        if state.driver.is_none() {
+            state.driver = Some(cx.waker().clone());
+        }
+    }
+
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Result<(), Ending> {
+        self.receive(cx)?;
+        if let Some(ending) = self.shared.lock().closing.clone() {
+            return Err(ending);
+        }
+        self.watch_the_clock(cx)?;
+        self.transmit(cx)
+    }
+
+    fn receive(&mut self, cx: &mut Context<'_>) -> Result<(), Ending> {
+        for _ in 0..RECEIVE_BATCH {
+            let Poll::Ready(chunk) = self.link.poll_receive(cx) else { return Ok(()) };
+            let chunk = chunk.map_err(link_ended)?;
+            let now = self.shared.now();
+            let mut wakes = Wakes::default();
+            let mut state = self.shared.lock();
+            let result = state.mux.handle_input(now, chunk);
+            state.dispatch(&mut wakes);
+            drop(state);
+            wakes.wake();
+            result.map_err(rule_broken)?;
+        }
+        cx.waker().wake_by_ref();
+        Ok(())
+    }
+
+    fn watch_the_clock(&mut self, cx: &mut Context<'_>) -> Result<(), Ending> {
+        loop {
+            let deadline = self.shared.lock().mux.poll_timeout();
+            let Some(deadline) = deadline else { return Ok(()) };
+            let at = self.shared.instant_of(deadline);
+            match &mut self.timer {
+                Some((armed, _)) if *armed == deadline => {}
+                Some((armed, timer)) => {
+                    *armed = deadline;
+                    timer.as_mut().reset(at);
+                }
+                None => self.timer = Some((deadline, Box::pin(tokio::time::sleep_until(at)))),
+            }
+            let Some((_, timer)) = &mut self.timer else { return Ok(()) };
+            if timer.as_mut().poll(cx).is_pending() {
+                return Ok(());
+            }
+            // The clock of the timer is coarser than ours: it rang, so the deadline has come.
+            let now = self.shared.now().max(deadline);
+            self.shared.lock().mux.handle_timeout(now).map_err(rule_broken)?;
+        }
+    }
+
+    fn transmit(&mut self, cx: &mut Context<'_>) -> Result<(), Ending> {
+        let mut wakes = Wakes::default();
+        let result = self.transmit_while_ready(cx, &mut wakes);
+        wakes.wake();
+        result
+    }
+
+    fn transmit_while_ready(&mut self, cx: &mut Context<'_>, wakes: &mut Wakes) -> Result<(), Ending> {
+        loop {
+            let mut sent = false;
+            while let Poll::Ready(ready) = self.link.poll_ready(cx) {
+                ready.map_err(link_ended)?;
+                let mut state = self.shared.lock();
+                let transmit = state.mux.poll_transmit();
+                state.dispatch(wakes);
+                state.wake_if_idle(wakes);
+                drop(state);
+                let Some(transmit) = transmit else { break };
+                self.link.send(transmit).map_err(link_ended)?;
+                sent = true;
+            }
+            match self.link.poll_flush(cx) {
+                Poll::Ready(Err(end)) => return Err(link_ended(end)),
+                // All written: there may be room again.
+                Poll::Ready(Ok(())) if sent => {}
+                Poll::Ready(Ok(())) | Poll::Pending => return Ok(()),
+            }
+        }
+    }
+
+    /// Says goodbye: the CLOSE frame if we have one to send, then the link itself.
+    fn poll_closing(&mut self, cx: &mut Context<'_>, ending: Ending) -> Poll<Ending> {
+        self.publish(&ending);
+        if ending.by == EndedBy::Local {
+            if self.transmit(cx).is_ok() && self.link.poll_flush(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+        if ending.by != EndedBy::Tunnel && self.link.poll_close(cx, &ending.message).is_pending() {
+            return Poll::Pending;
+        }
+        Poll::Ready(ending)
+    }
+
+    /// Tells every stream and everybody who waits for the end.
+    fn publish(&self, ending: &Ending) {
+        if self.shared.ended.set(ending.clone()).is_err() {
+            return;
+        }
+        let mut wakes = Wakes::default();
+        let mut state = self.shared.lock();
+        if !state.mux.is_closed() {
+            state.mux.handle_carrier_lost();
+        }
+        state.dispatch(&mut wakes);
+        state.wake_all(&mut wakes);
+        drop(state);
+        wakes.wake();
+    }
+}
+
+impl<L: Link> Drop for Driver<L> {
+    fn drop(&mut self) {
+        let ending = Ending::new(EndedBy::Local, None, "the tunnel was dropped");
+        if self.shared.ended.set(ending).is_err() {
+            return;
+        }
+        let mut wakes = Wakes::default();
+        let mut state = self.shared.lock();
+        state.mux.handle_carrier_lost();
+        state.dispatch(&mut wakes);
+        state.wake_all(&mut wakes);
+        drop(state);
+        wakes.wake();
+    }
+}
+
+fn rule_broken(error: ProtocolError) -> Ending {
+    Ending::new(EndedBy::Local, Some(error.code), error.what)
+}
+
+fn link_ended(end: LinkEnd) -> Ending {
+    match end {
+        LinkEnd::Closed(message) => Ending::new(EndedBy::Peer, None, message),
+        LinkEnd::Broken(message) => Ending::new(EndedBy::Tunnel, None, message),
+    }
+}
