@@ -1,6 +1,7 @@
 //! The yardstick: measures a tunnel the same way as direct loopback and as a chain of two TLS proxies.
-//! Nothing of mctunnel is measured from the inside here; every subject is a set of processes and an address.
+//! Nothing is measured from the inside: every subject is a set of processes and an address.
 
+mod agents;
 #[cfg(feature = "carrier")]
 mod carrier;
 mod latency;
@@ -31,6 +32,8 @@ enum Command {
     Sink(sink::Args),
     /// Drives a sink, directly or through an HTTP CONNECT proxy; prints one JSON line
     Load(load::Args),
+    /// Holds many real tunnels to one hub, each of a cluster of its own; prints one JSON line when all are up
+    Agents(agents::Args),
     /// Measures direct loopback, the proxy chain and mctunnel in turn, and judges the ratios
     All(suite::Args),
     /// Compares tonic with the h2 crate as the carrier of frames
@@ -42,6 +45,7 @@ fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Sink(args) => sink::run(&args),
         Command::Load(args) => load::run(&args),
+        Command::Agents(args) => agents::run(&args),
         Command::All(args) => suite::run(&args),
         #[cfg(feature = "carrier")]
         Command::Carrier(args) => carrier::run(&args),

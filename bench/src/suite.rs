@@ -104,12 +104,21 @@ struct Plan {
     seconds: f64,
     stall_pairs: usize,
     idle_streams: usize,
+    idle_agents: usize,
 }
 
 impl Plan {
     fn of(args: &Args) -> Self {
-        let full = Self { rounds: 5, bytes: 1_000_000_000, seconds: 2.0, stall_pairs: 2, idle_streams: 10_000 };
-        let quick = Self { rounds: 1, bytes: 200_000_000, seconds: 0.5, stall_pairs: 1, idle_streams: 1_000 };
+        let full = Self {
+            rounds: 5,
+            bytes: 1_000_000_000,
+            seconds: 2.0,
+            stall_pairs: 2,
+            idle_streams: 10_000,
+            idle_agents: 9_000,
+        };
+        let quick =
+            Self { rounds: 1, bytes: 200_000_000, seconds: 0.5, stall_pairs: 1, idle_streams: 1_000, idle_agents: 500 };
         let plan = if args.quick { quick } else { full };
         Self { rounds: args.rounds.unwrap_or(plan.rounds).max(1), ..plan }
     }

@@ -1,19 +1,31 @@
 //! tonic with prost, as generated from the .proto.
 
-use std::{net::SocketAddr, pin::Pin};
+use std::{
+    future, io,
+    net::SocketAddr,
+    pin::Pin,
+    task::{self, Poll},
+};
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
-use futures_util::{Stream, stream};
-use tokio::{net::TcpListener, sync::mpsc};
+use futures_util::{Stream, StreamExt as _, stream};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpListener,
+    sync::mpsc,
+};
+use tokio_rustls::{client, server};
 use tonic::{
     Request, Response, Status, Streaming,
-    transport::{Certificate, ClientTlsConfig, Endpoint, Identity, Server, ServerTlsConfig, server::TcpIncoming},
+    codegen::{Service, http::Uri},
+    transport::{Endpoint, Server, server::Connected},
 };
 
 use super::{
     MAX_FRAME, WINDOW, messages,
-    tls::{NAME, Tls},
+    tls::{Socket, Tls},
     wire::{
         Data, Frame,
         frame::Kind,
@@ -24,29 +36,25 @@ use super::{
 
 pub(crate) async fn receive(listener: TcpListener, tls: &Tls) -> Result<u64> {
     let (done, mut received) = mpsc::channel(1);
-    let identity = Identity::from_pem(&tls.certificate_pem, &tls.key_pem);
+    let connection = Accepted(tls.accept(&listener).await?);
     let mut total = None;
     // Once the count is known the server ends, as soon as the client has its answer.
     let counted = async { total = received.recv().await };
     Server::builder()
-        .tls_config(ServerTlsConfig::new().identity(identity))?
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)
         .max_frame_size(MAX_FRAME)
         .add_service(TunnelServiceServer::new(Count { done }))
-        .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), counted)
+        .serve_with_incoming_shutdown(stream::iter([io::Result::Ok(connection)]).chain(stream::pending()), counted)
         .await?;
     total.context("no call came")
 }
 
 pub(crate) async fn send(address: SocketAddr, tls: &Tls, payload: usize, total: u64) -> Result<()> {
-    let trust = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&tls.certificate_pem));
-    let channel = Endpoint::from_shared(format!("https://{address}"))?
-        .tls_config(trust.domain_name(NAME))?
+    let channel = Endpoint::from_shared(format!("http://{address}"))?
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)
-        .tcp_nodelay(true)
-        .connect()
+        .connect_with_connector(Ready(Some(tls.connect(address).await?)))
         .await?;
     let message = Bytes::from(vec![0x5a; payload]);
     let frames = (0..messages(payload, total))
@@ -81,5 +89,66 @@ impl TunnelService for Count {
             Ok(Frame { kind: None })
         });
         Ok(Response::new(Box::pin(answers)))
+    }
+}
+
+// === Transport ===
+
+/// A connection the server may serve, TLS and all.
+struct Accepted(server::TlsStream<Socket>);
+
+impl Connected for Accepted {
+    type ConnectInfo = ();
+
+    fn connect_info(&self) {}
+}
+
+impl AsyncRead for Accepted {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut task::Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Accepted {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut task::Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().0).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().0).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0).poll_shutdown(cx)
+    }
+}
+
+/// Gives the client the one connection that was made for it.
+struct Ready(Option<client::TlsStream<Socket>>);
+
+impl Service<Uri> for Ready {
+    type Response = TokioIo<client::TlsStream<Socket>>;
+    type Error = io::Error;
+    type Future = future::Ready<io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let stream = self.0.take().ok_or_else(|| io::Error::other("the connection is in use"));
+        future::ready(stream.map(TokioIo::new))
     }
 }

@@ -8,8 +8,8 @@ use prost::Message as _;
 
 use super::wire;
 
-/// Small messages are copied together up to this size.
-pub(crate) const COALESCE: usize = 16 << 10;
+/// Small messages are copied together up to this size, as tonic does.
+pub(crate) const COALESCE: usize = 32 << 10;
 /// The gRPC prefix: a flag and a length.
 const PREFIX: usize = 5;
 const HEAD: usize = 32;

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Result;
+use mctunnel_tunnel::ReadAhead;
 use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
@@ -13,12 +14,10 @@ use rustls::{
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
-pub(crate) const NAME: &str = "bench.test";
+const NAME: &str = "bench.test";
 
 #[derive(Clone)]
 pub(crate) struct Tls {
-    pub(crate) certificate_pem: String,
-    pub(crate) key_pem: String,
     acceptor: TlsAcceptor,
     connector: TlsConnector,
 }
@@ -27,26 +26,32 @@ impl Tls {
     pub(crate) fn new() -> Result<Self> {
         let CertifiedKey { cert, signing_key } = generate_simple_self_signed([NAME.to_owned()])?;
         let certificate = cert.der().clone();
-        Ok(Self {
-            certificate_pem: cert.pem(),
-            key_pem: signing_key.serialize_pem(),
-            acceptor: acceptor(certificate.clone(), &signing_key)?,
-            connector: connector(certificate)?,
-        })
+        Ok(Self { acceptor: acceptor(certificate.clone(), &signing_key)?, connector: connector(certificate)? })
     }
 
-    pub(crate) async fn accept(&self, listener: &TcpListener) -> Result<server::TlsStream<TcpStream>> {
+    pub(crate) async fn accept(&self, listener: &TcpListener) -> Result<server::TlsStream<Socket>> {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
-        Ok(self.acceptor.accept(stream).await?)
+        let mut stream = self.acceptor.accept(ReadAhead::new(stream)).await?;
+        stream.get_mut().1.set_buffer_limit(Some(WRITE_LIMIT));
+        Ok(stream)
     }
 
-    pub(crate) async fn connect(&self, address: SocketAddr) -> Result<client::TlsStream<TcpStream>> {
+    pub(crate) async fn connect(&self, address: SocketAddr) -> Result<client::TlsStream<Socket>> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(self.connector.connect(ServerName::try_from(NAME)?, stream).await?)
+        let name = ServerName::try_from(NAME)?;
+        let mut stream = self.connector.connect(name, ReadAhead::new(stream)).await?;
+        stream.get_mut().1.set_buffer_limit(Some(WRITE_LIMIT));
+        Ok(stream)
     }
 }
+
+/// rustls asks the socket for 4 KiB at a time; this reads ahead for it.
+pub(crate) type Socket = ReadAhead<TcpStream>;
+
+/// Room for one message of 64 KiB and its heads in one write.
+const WRITE_LIMIT: usize = 128 << 10;
 
 fn acceptor(certificate: CertificateDer<'static>, key: &KeyPair) -> Result<TlsAcceptor> {
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));

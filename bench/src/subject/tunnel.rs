@@ -63,6 +63,24 @@ impl Tunnel {
         Ok(Subject { kind: Kind::Tunnel, route, processes: vec![self.hub, agent] })
     }
 
+    /// Starts so many agents without targets, and returns when all are connected.
+    pub(crate) fn agents(&self, count: usize) -> Result<Process> {
+        let data_dir = self.data_dir().display().to_string();
+        let args = ["agents", "--data-dir", &data_dir, "--hub", self.address("tunnel")?, "--count", &count.to_string()];
+        let mut agents = Process::start_self("agents", &args.map(str::to_owned))?;
+        agents.json()?;
+        Ok(agents)
+    }
+
+    /// Resident bytes of the hub.
+    pub(crate) fn resident(&self) -> Result<f64> {
+        self.hub.resident()
+    }
+
+    fn data_dir(&self) -> PathBuf {
+        self.dir.join("hub")
+    }
+
     fn add_cluster(&self, name: &str, join: &Path) -> Result<()> {
         let mut command = Command::new(&self.binary);
         command.args(["cluster", "add", name, "--hub", self.address("tunnel")?]);

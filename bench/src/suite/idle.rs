@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     report::line,
-    subject::{CHAIN_CONNECTIONS, Subject},
+    subject::{CHAIN_CONNECTIONS, Kind, Subject, Tunnel},
     verdict::{Figures, Metric},
 };
 
@@ -20,7 +20,21 @@ pub(crate) fn measure(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     if let Some(subject) = bench.tunnel("idle")? {
         idle_streams(&subject, bench.plan.idle_streams, figures)?;
     }
+    if let Some(binary) = bench.mctunnel {
+        let hub = Tunnel::hub(binary, &bench.dir.join("agents"))?;
+        idle_agents(&hub, bench.plan.idle_agents, figures)?;
+    }
     Ok(())
+}
+
+fn idle_agents(hub: &Tunnel, count: usize, figures: &mut Figures) -> Result<()> {
+    let before = hub.resident()?;
+    let agents = hub.agents(count)?;
+    thread::sleep(QUIET);
+    let each = (hub.resident()? - before) / count as f64 / 1024.0;
+    drop(agents);
+    figures.add(Metric::IdleAgent, Kind::Tunnel, each);
+    line(&format!("{count} idle agents: {each:.2} KiB of the hub each"))
 }
 
 fn idle_streams(subject: &Subject, count: usize, figures: &mut Figures) -> Result<()> {

@@ -1,2 +1,30 @@
-//! The binary.
-fn main() {}
+//! The binary `mctunnel`: reads flags, environment and files, wires the roles together, and ends them in order. No logic of
+//! tunnels lives here.
+
+mod admin;
+mod agent;
+mod cli;
+mod cluster;
+mod completion;
+mod explain;
+mod hub;
+mod limits;
+mod listen;
+mod logging;
+mod output;
+mod process;
+mod ready_file;
+mod report;
+mod settings;
+mod signals;
+mod telemetry;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::Cli::parse().run() {
+        Ok(code) => code,
+        Err(error) => report::failure(&error),
+    }
+}

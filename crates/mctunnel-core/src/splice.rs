@@ -17,12 +17,12 @@ const READ_MAX: usize = mctunnel_mux::MAX_PAYLOAD;
 /// The least.
 const READ_MIN: usize = 2048;
 
-/// Moves bytes both ways until both directions ended or one broke.
+/// Moves bytes both ways until both directions ended or one broke. Dropping the future cuts both sides.
 pub async fn splice<S: ByteStream>(socket: TcpStream, stream: S) -> Spliced {
-    let mut splice = Splice { socket, stream, up: Up::new(), down: Down::default() };
+    let mut splice = Splice { socket, stream, up: Up::new(), down: Down::default(), passed_on: false };
     let result = std::future::poll_fn(|cx| splice.poll(cx)).await;
     let spliced = Spliced { bytes_up: splice.up.bytes, bytes_down: splice.down.bytes, error: result.err() };
-    splice.close(spliced.error.as_ref());
+    splice.pass_on(spliced.error.as_ref());
     spliced
 }
 
@@ -59,11 +59,12 @@ impl fmt::Display for SpliceError {
 
 impl std::error::Error for SpliceError {}
 
-struct Splice<S> {
+struct Splice<S: ByteStream> {
     socket: TcpStream,
     stream: S,
     up: Up,
     down: Down,
+    passed_on: bool,
 }
 
 /// From the socket into the stream.
@@ -90,7 +91,8 @@ impl<S: ByteStream> Splice<S> {
     }
 
     /// Passes a cut on to the side that does not know of it yet.
-    fn close(mut self, error: Option<&SpliceError>) {
+    fn pass_on(&mut self, error: Option<&SpliceError>) {
+        self.passed_on = true;
         match error {
             None => {}
             Some(SpliceError::Stream(_)) => {
@@ -100,6 +102,15 @@ impl<S: ByteStream> Splice<S> {
             // What the socket's owner had finished sending is still delivered; the stream's end tells the rest.
             Some(SpliceError::SocketWrite(_)) if self.up.done => {}
             Some(SpliceError::SocketRead(_) | SpliceError::SocketWrite(_)) => self.stream.abort(),
+        }
+    }
+}
+
+impl<S: ByteStream> Drop for Splice<S> {
+    fn drop(&mut self) {
+        if !self.passed_on {
+            let _ = self.socket.set_zero_linger();
+            self.stream.abort();
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::{
 use alloc::{
     collections::{BTreeMap, VecDeque},
     string::String,
+    vec::Vec,
 };
 use bytes::{Bytes, BytesMut};
 use core::time::Duration;
@@ -201,9 +202,11 @@ impl Connection {
         }
     }
 
-    /// Hub: takes the agent in, after [`Event::Hello`].
+    /// Hub: takes the agent in, after [`Event::Hello`]. Does nothing if the tunnel has ended meanwhile.
     pub fn welcome(&mut self, now: Moment, mut welcome: Welcome) {
-        debug_assert_eq!(self.phase, Phase::Greeted, "welcome answers HELLO");
+        if self.phase != Phase::Greeted {
+            return;
+        }
         welcome.version = crate::frame::VERSION;
         welcome.early_window = self.config.early_window;
         self.control.push_back(Frame::Welcome(welcome));
@@ -288,7 +291,10 @@ impl Connection {
                 self.events.push_back(Event::Reset { stream: *id, code: ResetCode::Broken, by: EndedBy::Tunnel });
             }
         }
-        self.streams.retain(|_, stream| !stream.released);
+        let released = self.streams.iter().filter(|(_, stream)| stream.released).map(|(id, _)| *id);
+        for id in released.collect::<Vec<_>>() {
+            self.forget_if_done(id);
+        }
     }
 
     /// What is left of the memory budget.

@@ -104,6 +104,8 @@ pub enum OpenRefused {
     TooManyStreams,
     /// The routing headers are larger than a peer takes.
     HeadersTooLarge,
+    /// A peer does not take the name of a routing header.
+    BadHeaderName,
 }
 
 impl fmt::Display for OpenRefused {
@@ -114,6 +116,7 @@ impl fmt::Display for OpenRefused {
             Self::Closed => "the tunnel has ended",
             Self::TooManyStreams => "the tunnel's limit of open streams is reached",
             Self::HeadersTooLarge => "the routing headers are too large",
+            Self::BadHeaderName => "a routing header's name is not made of a-z, 0-9 and '-'",
         })
     }
 }

@@ -96,6 +96,12 @@ impl Header {
     pub fn text(name: &str, value: &str) -> Self {
         Self { name: name.into(), value: Bytes::copy_from_slice(value.as_bytes()) }
     }
+
+    /// Whether a peer takes the name: a-z, 0-9 and '-', not too long.
+    pub(crate) fn has_valid_name(&self) -> bool {
+        let token = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        (1..=MAX_TEXT).contains(&self.name.len()) && self.name.bytes().all(token)
+    }
 }
 
 /// How an agent introduces itself.

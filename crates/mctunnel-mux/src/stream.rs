@@ -86,6 +86,12 @@ impl Stream {
         bytes || end
     }
 
+    /// The application has let go and all it finished is sent, so that only the peer's direction is left: it is cut now. Not before
+    /// JOINED: a cut would take the stream away from a peer that is still about to join it.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.released && self.fin == Fin::Sent && !self.peer_finished && self.phase == Phase::Joined
+    }
+
     /// Both directions ended, or it was cut: the wire knows it no more.
     pub(crate) fn is_off_the_wire(&self) -> bool {
         self.cut.is_some() || (self.fin == Fin::Sent && self.peer_finished)

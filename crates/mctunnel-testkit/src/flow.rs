@@ -109,6 +109,8 @@ pub struct Flow {
     plan: Plan,
     rng: Rng,
     done_writing: bool,
+    /// What may still be read before `next_read`.
+    left: usize,
     next_read: Moment,
 }
 
@@ -116,7 +118,7 @@ impl Flow {
     /// Follows the plan; what it leaves open follows from the seed.
     #[must_use]
     pub fn new(plan: Plan, seed: u64) -> Self {
-        Self { plan, rng: Rng::new(seed), done_writing: false, next_read: Moment::ZERO }
+        Self { plan, rng: Rng::new(seed), done_writing: false, left: 0, next_read: Moment::ZERO }
     }
 
     fn push(&mut self, turn: &mut Turn<'_>) {
@@ -163,18 +165,18 @@ impl Flow {
     }
 
     fn pull(&mut self, turn: &mut Turn<'_>) {
-        let (mut left, every) = match self.plan.read {
+        let (bytes, every) = match self.plan.read {
             Reading::Eager => (usize::MAX, Duration::ZERO),
             Reading::Paced { bytes, every } => (bytes, every),
             Reading::Never => return,
         };
-        if turn.now < self.next_read {
-            return turn.wake_at(self.next_read);
+        if turn.now >= self.next_read {
+            (self.left, self.next_read) = (bytes, turn.now + every);
         }
-        while left > 0 && turn.outcome.end == ReadEnd::Open {
-            match turn.connection.read(turn.now, turn.stream, left) {
+        while self.left > 0 && turn.outcome.end == ReadEnd::Open {
+            match turn.connection.read(turn.now, turn.stream, self.left) {
                 Ok(Read::Bytes(bytes)) => {
-                    left -= bytes.len().min(left);
+                    self.left -= bytes.len().min(self.left);
                     take(turn, &bytes);
                 }
                 Ok(Read::End) => turn.outcome.end = ReadEnd::Clean,
@@ -183,7 +185,6 @@ impl Flow {
             }
         }
         if turn.outcome.end == ReadEnd::Open {
-            self.next_read = turn.now + every;
             turn.wake_at(self.next_read);
         }
     }

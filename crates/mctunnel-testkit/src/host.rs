@@ -3,7 +3,7 @@
 
 use crate::outcome::{Outcome, ReadEnd};
 use mctunnel_mux::{
-    CloseCode, Connection, Drain, Event, Moment, Offer, Open, RefuseCode, ResetCode, StreamId, Welcome,
+    CloseCode, Connection, Drain, Event, Moment, Offer, Open, RefuseCode, ResetCode, StreamError, StreamId, Welcome,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -204,7 +204,10 @@ impl Host {
     /// What can be read although nobody was told: a lost event. Asks every stream that waits.
     #[must_use]
     pub fn missed(&self, now: Moment, connection: &mut Connection) -> Option<StreamId> {
-        let waiting = self.slots.iter().filter(|(_, s)| !s.outcome.released && s.outcome.end == ReadEnd::Open && s.wake.is_none());
+        let waiting = self
+            .slots
+            .iter()
+            .filter(|(_, s)| !s.outcome.released && s.outcome.end == ReadEnd::Open && s.wake.is_none());
         waiting.map(|(id, _)| *id).find(|id| !matches!(connection.read(now, *id, 1), Ok(mctunnel_mux::Read::Blocked)))
     }
 
@@ -250,7 +253,8 @@ impl Host {
         if !connection.is_open() && !connection.is_closed() {
             return false;
         }
-        let (due, later) = std::mem::take(&mut self.openings).into_iter().partition(|(at, ..)| Moment::ZERO + *at <= now);
+        let (due, later) =
+            std::mem::take(&mut self.openings).into_iter().partition(|(at, ..)| Moment::ZERO + *at <= now);
         self.openings = later;
         let due: Vec<_> = due;
         let any = !due.is_empty();
@@ -285,8 +289,11 @@ impl Slot {
                 self.outcome.released = true;
                 return;
             }
-            Some((_, Decision::Join { .. })) if connection.join(id).is_ok() => self.outcome.joined_at = Some(now),
-            Some(_) | None => {}
+            Some((_, Decision::Join { .. })) => match connection.join(id) {
+                Ok(()) => self.outcome.joined_at = Some(now),
+                Err(error) => return self.too_late(id, connection, error),
+            },
+            None => {}
         }
         let waits = matches!(self.answer, Some((_, Decision::Join { early: false } | Decision::Refuse(_))));
         if let Some(talk) = self.talk.as_mut().filter(|_| !waits) {
@@ -294,5 +301,14 @@ impl Slot {
             let (opener, outcome, wake) = (self.opener, &mut self.outcome, &mut self.wake);
             talk.act(&mut Turn { now, connection, stream: id, opener, outcome, wake });
         }
+    }
+
+    /// The stream was cut before it was joined.
+    fn too_late(&mut self, id: StreamId, connection: &mut Connection, error: StreamError) {
+        if self.outcome.end == ReadEnd::Open {
+            self.outcome.end = ReadEnd::Error(error);
+        }
+        self.outcome.released = true;
+        connection.release(id);
     }
 }

@@ -144,6 +144,12 @@ impl Link {
         }
     }
 
+    /// Whether everything it was given has arrived, and it takes more.
+    #[must_use]
+    pub fn is_idle(&self, now: Moment) -> bool {
+        self.under_way.is_empty() && self.room(now) > 0
+    }
+
     /// When the next piece arrives.
     #[must_use]
     pub fn next_arrival(&self) -> Option<Moment> {
@@ -244,7 +250,9 @@ mod tests {
         let injected = Knobs { injections, ..Knobs::default() };
         assert_eq!(carried(injected, &[b"ab", b"c"]), [(0, bytes("ab")), (0, bytes("cX"))]);
         let flipped = carried(Knobs { flips: vec![1], ..Knobs::default() }, &[b"ab"]);
-        assert!(matches!(&flipped[..], [(0, Arrival::Bytes(got))] if got[0] == b'a' && (got[1] ^ b'b').count_ones() == 1));
+        assert!(
+            matches!(&flipped[..], [(0, Arrival::Bytes(got))] if got[0] == b'a' && (got[1] ^ b'b').count_ones() == 1)
+        );
     }
 
     #[test]

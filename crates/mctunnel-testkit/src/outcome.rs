@@ -93,7 +93,9 @@ impl Outcome {
 /// know nothing of a stream that it refused unseen, or that the tunnel was lost under.
 pub fn agree(opener: &Outcome, other: Option<&Outcome>, intact: bool) -> Result<(), String> {
     let tell = |who: &str, text: String| format!("{who}: {text}\n  opener {opener:?}\n  other {other:?}");
-    opener.check(other, intact).map_err(|text| tell("at the opener", text))?;
+    // What an end wrote before it joined is only promised once it has.
+    let joined = other.is_some_and(|other| other.joined_at.is_some());
+    opener.check(other, intact && joined).map_err(|text| tell("at the opener", text))?;
     let Some(other) = other else { return Ok(()) };
     if opener.refused.is_some() && other.refused.is_none() {
         return Err(tell("at the opener", "refused, though nobody refused it".to_owned()));
@@ -106,7 +108,15 @@ mod tests {
     use super::*;
 
     fn ended(read: u64, written: u64, end: ReadEnd) -> Outcome {
-        Outcome { read, written, end, finished: true, released: true, ..Outcome::default() }
+        Outcome {
+            joined_at: Some(Moment::ZERO),
+            read,
+            written,
+            end,
+            finished: true,
+            released: true,
+            ..Outcome::default()
+        }
     }
 
     #[test]

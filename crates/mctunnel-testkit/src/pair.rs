@@ -90,7 +90,7 @@ impl Pair {
 
     /// Runs until both applications are done and both connections have forgotten all streams.
     pub fn run_to_the_end(&mut self, limit: Duration) -> Result<(), Violation> {
-        if self.run_until(limit, |pair| pair.hub.is_done() && pair.agent.is_done()) {
+        if self.run_until(limit, |pair| [&pair.hub, &pair.agent].iter().all(|end| end.is_done(pair.now))) {
             return Ok(());
         }
         let now = self.now;
@@ -149,7 +149,9 @@ impl Pair {
         for (name, end) in [("hub", &self.hub), ("agent", &self.agent)] {
             let (streams, memory) = (end.connection.streams(), end.connection.committed_memory());
             if streams != 0 || memory != 0 {
-                return Err(Violation(format!("{name}: {streams} streams and {memory} bytes of windows are left behind")));
+                return Err(Violation(format!(
+                    "{name}: {streams} streams and {memory} bytes of windows are left behind"
+                )));
             }
         }
         Ok(())
@@ -176,8 +178,8 @@ impl End {
         Self { connection, host: Host::default(), error: None, lost: false, most_committed: 0, link, lose_at: None }
     }
 
-    fn is_done(&self) -> bool {
-        self.host.is_done() && self.connection.streams() == 0
+    fn is_done(&self, now: Moment) -> bool {
+        self.host.is_done() && self.connection.streams() == 0 && self.link.is_idle(now)
     }
 
     /// Hands over what has arrived at the other end.

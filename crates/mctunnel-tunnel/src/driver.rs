@@ -67,10 +67,12 @@ impl<L: Link + Unpin> Driver<L> {
     }
 
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Result<(), Ending> {
-        self.receive(cx)?;
+        let received = self.receive(cx);
+        // A CLOSE frame says more than the end of the link behind it.
         if let Some(ending) = self.shared.lock().closing.clone() {
             return Err(ending);
         }
+        received?;
         self.watch_the_clock(cx)?;
         self.transmit(cx)
     }

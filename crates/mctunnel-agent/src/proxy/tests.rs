@@ -129,9 +129,9 @@ async fn the_head_is_taken_and_the_hubs_first_bytes_are_left() {
 
 #[tokio::test]
 async fn other_answers_are_errors_with_the_status_line() {
-    let (result, request) = through("", &["HTTP/1.1 407 Proxy Authentication\x07 Required\r\n\r\n"]).await;
+    let (result, request) = through("", &["HTTP/1.1 407 Proxy Authentication\u{e9} Required\r\n\r\n"]).await;
     let text = result.expect_err("refused").to_string();
-    assert!(text.ends_with("HTTP/1.1 407 Proxy Authentication? Required") || text.contains("broke off"), "{text}");
+    assert!(text.ends_with("HTTP/1.1 407 Proxy Authentication?? Required"), "{text}");
     assert!(!request.contains("Proxy-Authorization"));
     let (result, _) = through("", &["HTTP/1.1 503 Down\r\n\r\n"]).await;
     let error = result.expect_err("refused");

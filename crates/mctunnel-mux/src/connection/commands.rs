@@ -2,18 +2,23 @@
 
 use super::{Connection, Phase, Read};
 use crate::{
-    Drain, EndedBy, Event, Frame, Moment, Open, OpenRefused, RefuseCode, ResetCode, StreamError, StreamId,
+    Drain, EndedBy, Event, Frame, Header, Moment, Open, OpenRefused, RefuseCode, ResetCode, StreamError, StreamId,
     stream::{Fin, Phase as StreamPhase, Stream},
     wire::len_u64,
 };
 use alloc::string::String;
 use bytes::Bytes;
+use core::time::Duration;
 
 /// At this many streams that wait for a fence, one is asked for at once.
 const LINGERING_HURRY: usize = 1024;
 
-/// Opens wait when the carrier has not taken this many control frames.
-const CONTROL_FULL: usize = 128 * 1024;
+/// At this many no more streams begin: a peer that answers no PING would have us remember streams without end.
+pub(super) const LINGERING_FULL: usize = 64 * 1024;
+
+/// Opens wait when the carrier has not taken this many control frames; two for each stream of both sides fit in. A peer that
+/// provokes more than that and reads none of it is cut off.
+pub(super) const CONTROL_FULL: usize = 128 * 1024;
 
 impl Connection {
     /// Opens a stream. Bytes may be written at once; the answer is [`Event::Joined`] or [`Event::Refused`].
@@ -25,12 +30,17 @@ impl Connection {
             Phase::Open => {}
         }
         let ours = self.streams.len() - self.peer_streams;
-        if ours >= self.config.budgets.streams || self.control.len() >= CONTROL_FULL {
+        let full = self.control.len() >= CONTROL_FULL || self.lingering.len() >= LINGERING_FULL;
+        if full || ours >= self.config.budgets.streams {
             return Err(OpenRefused::TooManyStreams);
         }
         let budgets = &self.config.budgets;
         if open.header_bytes() > budgets.header_bytes || open.headers.len() > budgets.headers {
             return Err(OpenRefused::HeadersTooLarge);
+        }
+        if !open.headers.iter().all(Header::has_valid_name) {
+            // The peer would end the tunnel over it.
+            return Err(OpenRefused::BadHeaderName);
         }
         let id = StreamId(self.next_id);
         self.next_id += 2;
@@ -119,22 +129,17 @@ impl Connection {
 
     /// Takes up to `max` bytes that arrived, and gives their credit back to the peer.
     pub fn read(&mut self, now: Moment, id: StreamId, max: usize) -> Result<Read, StreamError> {
-        let (rtt, cap, spare) = (self.liveness.rtt(), self.config.max_window, self.spare_memory());
-        let closed = self.phase == Phase::Closed;
         let stream = self.streams.get_mut(&id).ok_or(StreamError::Unknown)?;
         let Some(bytes) = stream.incoming.pop(max) else {
             return match stream.cut {
+                // What had arrived was thrown away with it: never a clean end.
+                Some((code, by @ EndedBy::Local)) => Err(StreamError::Reset { code, by }),
                 _ if stream.peer_finished && stream.incoming.is_empty() => Ok(Read::End),
                 Some((code, by)) => Err(StreamError::Reset { code, by }),
                 None => Ok(Read::Blocked),
             };
         };
-        let before = stream.window.size();
-        let credit = stream.window.consume(len_u64(bytes.len()), now, rtt, cap, spare);
-        self.committed += stream.window.size() - before;
-        if let Some(credit) = credit.filter(|_| !stream.peer_finished && stream.cut.is_none() && !closed) {
-            self.control.push_back(Frame::Window { stream: id, credit });
-        }
+        self.give_back(id, bytes.len(), now, self.liveness.rtt());
         self.assert_invariants();
         Ok(Read::Bytes(bytes))
     }
@@ -157,10 +162,11 @@ impl Connection {
     pub fn release(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         stream.released = true;
-        let unfinished = stream.fin == Fin::Open || (stream.fin == Fin::Sent && !stream.peer_finished);
-        if unfinished {
+        let unfinished = stream.fin == Fin::Open || stream.phase == StreamPhase::Offered;
+        if unfinished || stream.is_leaving() {
             self.reset(id, ResetCode::Cancelled);
         }
+        self.discard(id);
         self.forget_if_done(id);
         self.assert_invariants();
     }
@@ -178,8 +184,32 @@ impl Connection {
         }
     }
 
+    /// Nobody will read what came on a released stream. It is taken all the same: a peer that is kept from writing may be kept from
+    /// reading what we finished, and two ends that both wait so would wait for ever.
+    pub(super) fn discard(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            let len = stream.incoming.len();
+            stream.incoming.clear();
+            self.give_back(id, len, Moment::ZERO, None);
+        }
+    }
+
+    /// Gives the peer credit for what was taken from a stream, if it can still use it. Without a round-trip time no window grows.
+    fn give_back(&mut self, id: StreamId, len: usize, now: Moment, rtt: Option<Duration>) {
+        let (cap, spare) = (self.config.max_window, self.spare_memory());
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let rtt = rtt.filter(|_| !stream.peer_finished && stream.cut.is_none());
+        let before = stream.window.size();
+        let credit = stream.window.consume(len_u64(len), now, rtt, cap, spare);
+        self.committed += stream.window.size() - before;
+        let useful = !stream.peer_finished && stream.cut.is_none() && self.phase == Phase::Open;
+        if let Some(credit) = credit.filter(|credit| useful && *credit > 0) {
+            self.control.push_back(Frame::Window { stream: id, credit });
+        }
+    }
+
     /// We ended the stream; unless the peer had ended its direction, its frames may still be under way.
-    fn linger(&mut self, id: StreamId, peer_finished: bool) {
+    pub(super) fn linger(&mut self, id: StreamId, peer_finished: bool) {
         if !peer_finished {
             self.lingering.remember(id, self.liveness.next_nonce());
             if self.lingering.len() >= LINGERING_HURRY {

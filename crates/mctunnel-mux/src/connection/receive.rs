@@ -1,6 +1,9 @@
 //! What the peer sent: every frame is held against the state of its stream before anything changes.
 
-use super::{Connection, Phase, Side};
+use super::{
+    Connection, Phase, Side,
+    commands::{CONTROL_FULL, LINGERING_FULL},
+};
 use crate::{
     CloseCode, Event, Frame, Hello, Moment, Offer, Open, ProtocolError, RefuseCode, ResetCode, StreamId, Welcome,
     frame::VERSION,
@@ -28,6 +31,9 @@ impl Connection {
     fn take_frames(&mut self, now: Moment) -> Checked {
         while let Some(message) = self.deframer.next_message()? {
             self.handle_frame(now, Frame::decode(message)?)?;
+            if self.control.len() > CONTROL_FULL {
+                return Err(ProtocolError::budget("the peer does not read the answers it provokes"));
+            }
             if self.phase == Phase::Closed {
                 break;
             }
@@ -112,6 +118,9 @@ impl Connection {
         if window > MAX_CREDIT {
             return Err(ProtocolError::flow_control("a window was granted beyond all bounds"));
         }
+        if self.lingering.len() >= LINGERING_FULL {
+            return Err(ProtocolError::budget("streams end faster than the peer answers pings"));
+        }
         self.highest_peer_id = id.0;
         let budgets = &self.config.budgets;
         if open.header_bytes() > budgets.header_bytes || open.headers.len() > budgets.headers {
@@ -132,7 +141,7 @@ impl Connection {
     }
 
     fn refuse_unseen(&mut self, id: StreamId, message: alloc::string::String) -> Checked {
-        self.lingering.remember(id, self.liveness.next_nonce());
+        self.linger(id, false);
         self.answer(Frame::Refused { stream: id, code: RefuseCode::TooManyStreams, message })
     }
 
@@ -143,8 +152,13 @@ impl Connection {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.phase = StreamPhase::Joined;
             stream.credit.grant(window)?;
+            let leaving = stream.is_leaving();
             self.events.push_back(Event::Joined(id));
             self.schedule(id);
+            if leaving {
+                self.reset(id, ResetCode::Cancelled);
+                self.forget_if_done(id);
+            }
         }
         Ok(())
     }
@@ -155,7 +169,7 @@ impl Connection {
             return Ok(false);
         }
         match self.streams.get(&id) {
-            Some(stream) if stream.phase == StreamPhase::Opening => Ok(true),
+            Some(stream) if stream.phase == StreamPhase::Opening && stream.cut.is_none() => Ok(true),
             _ => Err(ProtocolError::rule("an answer came to a stream that waits for none")),
         }
     }
@@ -179,9 +193,11 @@ impl Connection {
         stream.window.receive(len_u64(payload.len()))?;
         stream.incoming.push(payload);
         stream.peer_finished = fin;
-        self.events.push_back(Event::Readable(id));
-        if fin {
+        if stream.released {
+            self.discard(id);
             self.forget_if_done(id);
+        } else {
+            self.events.push_back(Event::Readable(id));
         }
         Ok(())
     }
@@ -193,9 +209,6 @@ impl Connection {
         }
         self.was_opened(id)?;
         if let Some(stream) = self.streams.get_mut(&id).filter(|s| s.cut.is_none()) {
-            if stream.phase == StreamPhase::Opening {
-                return Err(ProtocolError::rule("credit came for a stream that was not joined"));
-            }
             stream.credit.grant(credit)?;
             self.schedule(id);
         }

@@ -72,7 +72,7 @@ impl Connection {
             // Those who wait for a flush are told too.
             self.events.push_back(Event::Writable(id));
         }
-        let leaving = fin && stream.released && !stream.peer_finished;
+        let leaving = stream.is_leaving();
         encode_data_head(&mut self.head, id, fin, payload.len());
         if leaving {
             // The application has let go; the peer's direction is cut now that ours is delivered.

@@ -78,13 +78,14 @@ fn two_numbers(kind: u32, mut body: Bytes) -> Result<Frame, DecodeError> {
 
 /// REFUSED, DRAIN, CLOSE: numbers and one text.
 fn with_text(kind: u32, mut body: Bytes) -> Result<Frame, DecodeError> {
+    let text_field = if kind == 5 { 3 } else { 2 };
     let (mut one, mut two, mut three, mut text) = (0, 0, 0, String::new());
     while let Some(field) = next_field(&mut body)? {
         match field {
             Field::Uint(1, value) => one = value,
             Field::Uint(2, value) => two = value,
             Field::Uint(3, value) => three = value,
-            Field::Bytes(2 | 3, value) => text = string(&value)?,
+            Field::Bytes(number, value) if number == text_field => text = string(&value)?,
             Field::Uint(..) | Field::Bytes(..) | Field::Other => {}
         }
     }
@@ -118,11 +119,11 @@ fn header(mut body: Bytes) -> Result<Header, DecodeError> {
             Field::Uint(..) | Field::Bytes(..) | Field::Other => {}
         }
     }
-    let token = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    if name.is_empty() || !name.bytes().all(token) {
+    let header = Header { name, value: content };
+    if !header.has_valid_name() {
         return Err(DecodeError("a header name is not made of a-z, 0-9 and '-'"));
     }
-    Ok(Header { name, value: content })
+    Ok(header)
 }
 
 fn hello(mut body: Bytes) -> Result<Hello, DecodeError> {

@@ -38,7 +38,7 @@ where
     // The connection is not polled yet, but a new one always has room for its first stream.
     let mut requests = requests;
     let (response, send) = requests.send_request(request, false).map_err(|error| broken(&error))?;
-    Ok(ClientLink { connection: Box::new(connection), call: Some(CallState::Waiting(response, send)), over: None })
+    Ok(ClientLink { connection: Box::new(connection), call: Some(CallState::Waiting(response, send)), over: None, said_goodbye: false })
 }
 
 /// The agent's end of the call.
@@ -46,6 +46,7 @@ pub struct ClientLink<IO> {
     connection: Box<Connection<IO, Piece>>,
     call: Option<CallState>,
     over: Option<LinkEnd>,
+    said_goodbye: bool,
 }
 
 enum CallState {
@@ -143,11 +144,17 @@ impl<IO: AsyncRead + AsyncWrite + Send + Unpin + 'static> Link for ClientLink<IO
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>, _: &str) -> Poll<()> {
-        // Half-close our direction behind what is queued; the hub ends its own and then the connection goes.
-        if let Some(CallState::Open(duplex)) = &mut self.call {
-            let _ = duplex.send.send_data(Piece { head: Bytes::new(), body: Bytes::new() }, true);
+        // Half-closes our direction behind what is queued; the hub ends its own, and then the connection goes.
+        if !std::mem::replace(&mut self.said_goodbye, true) {
+            if let Some(CallState::Open(duplex)) = &mut self.call {
+                let _ = duplex.send.send_data(Piece { head: Bytes::new(), body: Bytes::new() }, true);
+            }
         }
-        self.call = None;
+        while self.call.is_some() {
+            if ready!(self.poll_receive(cx)).is_err() {
+                self.call = None;
+            }
+        }
         self.drive(cx);
         if self.over.is_some() { Poll::Ready(()) } else { Poll::Pending }
     }

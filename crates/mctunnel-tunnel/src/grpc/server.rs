@@ -93,7 +93,7 @@ impl<IO: AsyncRead + AsyncWrite + Send + Unpin + 'static> Call<IO> {
         let response = response.map_err(|error| LinkEnd::Broken(error.to_string()))?;
         let send = self.respond.send_response(response, false).map_err(|error| broken(&error))?;
         let duplex = Duplex { send, receive: self.request.into_body() };
-        Ok(ServerLink { connection: self.connection, duplex, over: None, said_goodbye: false })
+        Ok(ServerLink { connection: self.connection, duplex, over: None, said_goodbye: false, peer_is_silent: false })
     }
 
     /// Does not take the call, says why, and waits until that was said.
@@ -140,6 +140,7 @@ pub struct ServerLink<IO> {
     duplex: Duplex,
     over: Option<LinkEnd>,
     said_goodbye: bool,
+    peer_is_silent: bool,
 }
 
 impl<IO> fmt::Debug for ServerLink<IO> {
@@ -196,13 +197,11 @@ impl<IO: AsyncRead + AsyncWrite + Send + Unpin + 'static> Link for ServerLink<IO
             let _ = self.duplex.send.send_trailers(trailers);
             self.connection.graceful_shutdown();
         }
-        // The agent reads the reason and hangs up.
-        while self.over.is_none() {
-            self.drive(cx);
-            if self.over.is_none() {
-                ready!(self.duplex.poll_receive(cx).map(drop));
-            }
+        // The agent reads the reason and hangs up; what it still sends is dropped.
+        while !self.peer_is_silent {
+            self.peer_is_silent = ready!(self.poll_receive(cx)).is_err();
         }
-        Poll::Ready(())
+        self.drive(cx);
+        if self.over.is_some() { Poll::Ready(()) } else { Poll::Pending }
     }
 }

@@ -1,0 +1,161 @@
+//! The commands and their help. The settings of the long-running roles are in `settings/table.rs`.
+
+use crate::{
+    agent, cluster, completion, explain, hub, output,
+    settings::{AgentRole, Flags, HubRole},
+};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::{path::PathBuf, process::ExitCode};
+
+/// Connects many clusters to one hub: an agent in each cluster dials out once, and every connection is a stream in that tunnel.
+#[derive(Debug, Parser)]
+#[command(name = "mctunnel", version, propagate_version = true, arg_required_else_help = true, after_help = EXAMPLE)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Accept tunnels from agents, and let clients in
+    #[command(after_help = HUB_EXAMPLE)]
+    Hub(Box<Flags<HubRole>>),
+    /// Keep a tunnel to the hub up, and join its streams to allowed targets
+    #[command(after_help = AGENT_EXAMPLE)]
+    Agent(Box<Flags<AgentRole>>),
+    /// Add, list and remove the clusters of a hub
+    #[command(subcommand, after_help = CLUSTER_EXAMPLE)]
+    Cluster(Cluster),
+    /// Say what an error code means and what to do about it
+    #[command(after_help = "Example:\n  mctunnel explain MCT-OPEN-NO-TUNNEL")]
+    Explain {
+        /// The code, as in a log or in a status line; without it all codes are listed
+        code: Option<String>,
+    },
+    /// Write a completion script for a shell
+    #[command(after_help = "Example:\n  mctunnel completion bash > /etc/bash_completion.d/mctunnel")]
+    Completion {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the version
+    Version,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Cluster {
+    /// Add a cluster and write the join bundle for its agent
+    #[command(after_help = ADD_EXAMPLE)]
+    Add(Add),
+    /// List the clusters that were added
+    #[command(after_help = "Example:\n  mctunnel cluster list --data-dir /var/lib/mctunnel -o json")]
+    List {
+        #[command(flatten)]
+        hub: DataDir,
+        /// The form of the list
+        #[arg(short, long, value_name = "FORM", default_value = "table")]
+        output: ListForm,
+    },
+    /// Remove a cluster: its agent is refused from now on
+    #[command(after_help = "Example:\n  mctunnel cluster remove cluster-a --data-dir /var/lib/mctunnel")]
+    Remove {
+        /// The cluster's name
+        name: String,
+        #[command(flatten)]
+        hub: DataDir,
+    },
+}
+
+/// What `mctunnel cluster add` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Add {
+    /// The cluster's name: 1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) data: DataDir,
+    /// Where the agent reaches the hub [default: 127.0.0.1:8443]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) hub: Option<String>,
+    /// The file to write the bundle to [default: NAME.join]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// How long the agent's certificate is valid
+    #[arg(long, value_name = "TIME", default_value = "365d")]
+    pub(crate) ttl: humantime::Duration,
+    /// Replace the certificate of a cluster that was added before; the old one and the old file no longer count
+    #[arg(long)]
+    pub(crate) reissue: bool,
+}
+
+/// Whose clusters.
+#[derive(Debug, Args)]
+pub(crate) struct DataDir {
+    /// The data directory of the hub
+    #[arg(long, value_name = "DIR", env = "MCTUNNEL_DATA_DIR")]
+    pub(crate) data_dir: PathBuf,
+}
+
+/// The form of a list.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum ListForm {
+    /// Columns for people
+    Table,
+    /// One JSON array
+    Json,
+}
+
+impl Cli {
+    /// Does what was asked for.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Hub(flags) => return hub::run(*flags),
+            Command::Agent(flags) => return agent::run(*flags),
+            Command::Cluster(Cluster::Add(add)) => cluster::add(&add)?,
+            Command::Cluster(Cluster::List { hub, output }) => cluster::list(&hub.data_dir, output)?,
+            Command::Cluster(Cluster::Remove { name, hub }) => cluster::remove(&name, &hub.data_dir)?,
+            Command::Explain { code } => explain::run(code.as_deref())?,
+            Command::Completion { shell } => completion::run(shell),
+            Command::Version => output::say(concat!("mctunnel ", env!("CARGO_PKG_VERSION"))),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+const EXAMPLE: &str = "\
+Start here:
+  mctunnel demo                                    a hub, two agents and a request, step by step
+  mctunnel hub --data-dir D                        the hub
+  mctunnel cluster add cluster-a --data-dir D      a join bundle for a cluster
+  mctunnel agent --join cluster-a.join --allow tcp://HOST:PORT";
+
+const HUB_EXAMPLE: &str = "\
+Examples:
+  mctunnel hub --data-dir /var/lib/mctunnel
+  mctunnel hub --config hub.yaml --print-config
+
+Send a request to a cluster with any client that knows CONNECT:
+  curl -p -x http://127.0.0.1:8081 --proxy-header 'x-mctunnel-cluster: cluster-a' http://HOST:PORT/
+
+The first SIGTERM or SIGINT drains: no new clients, agents are told to move, open streams finish within the grace.
+The second ends at once.";
+
+const AGENT_EXAMPLE: &str = "\
+Examples:
+  mctunnel agent --join cluster-a.join --allow tcp://db.default.svc:5432
+  mctunnel agent --join cluster-a.join --allow 'tcp://*.svc.cluster.local:443' --allow tcp://10.0.0.0/8:8000-8999
+
+HTTPS_PROXY and NO_PROXY are honoured when the hub is dialled.
+
+The first SIGTERM or SIGINT drains: the hub opens nothing more, open streams finish within the grace.
+The second ends at once.";
+
+const CLUSTER_EXAMPLE: &str = "\
+Example:
+  mctunnel cluster add cluster-a --data-dir /var/lib/mctunnel --hub hub.example.com:8443 --out cluster-a.join";
+
+const ADD_EXAMPLE: &str = "\
+Example:
+  mctunnel cluster add cluster-a --data-dir /var/lib/mctunnel --hub hub.example.com:8443 --out cluster-a.join
+  mctunnel agent --join cluster-a.join --allow tcp://db.default.svc:5432
+
+A running hub takes note without a restart. The bundle holds a private key: treat it like a password.";

@@ -1,0 +1,122 @@
+//! `mctunnel cluster`: which clusters a hub knows. Works on the hub's data directory; a running hub takes note at once.
+
+use crate::{
+    cli::{Add, ListForm},
+    output,
+};
+use mctunnel::{
+    ClusterFiles, ClusterName, HubAuthority, JoinBundle,
+    agent::hub_address::HubAddress,
+    identity::{ClusterRecord, HUB_SERVER_NAME},
+};
+use serde::Serialize;
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+/// Where an agent on the same machine finds the hub.
+const LOCAL_HUB: &str = "127.0.0.1:8443";
+
+/// Adds a cluster and writes its join bundle.
+pub(crate) fn add(add: &Add) -> anyhow::Result<()> {
+    let cluster = ClusterName::parse(&add.name)?;
+    let hub = HubAddress::parse(add.hub.as_deref().unwrap_or(LOCAL_HUB))?;
+    let data_dir = &add.data.data_dir;
+    let authority = HubAuthority::open_or_create(data_dir, &[])?;
+    let issued = authority.issue_agent(&cluster, add.ttl.into())?;
+    let bundle = JoinBundle {
+        version: JoinBundle::VERSION,
+        cluster: cluster.clone(),
+        hub: hub.to_string(),
+        hub_server_name: HUB_SERVER_NAME.to_owned(),
+        ca_pem: authority.ca_pem().to_owned(),
+        certificate_pem: issued.certificate_pem,
+        key_pem: issued.key_pem,
+    };
+    let out = add.out.clone().unwrap_or_else(|| PathBuf::from(format!("{cluster}.join")));
+    let clusters = ClusterFiles::new(data_dir);
+    if add.reissue {
+        // The bundle first: if it cannot be written, the old certificate still counts.
+        bundle.write(&out, true)?;
+        clusters.add(&cluster, &issued.serial, true)?;
+    } else {
+        // The record first: of two who add the same cluster, one is told so before it writes anything.
+        clusters.add(&cluster, &issued.serial, false)?;
+        if let Err(error) = bundle.write(&out, false) {
+            clusters.remove(&cluster)?;
+            return Err(error.into());
+        }
+    }
+    tell(add, &out, issued.not_after_unix);
+    Ok(())
+}
+
+fn tell(add: &Add, out: &Path, not_after_unix: i64) {
+    let (name, out) = (&add.name, out.display());
+    let until = date(not_after_unix);
+    output::say(&format!(
+        "Cluster {name} was {} the hub in {}.\n\
+         Its join bundle is {out}, valid until {until}. It holds a private key: treat it like a password.\n\n\
+         Next, where the agent runs:\n  mctunnel agent --join {out} --allow tcp://HOST:PORT",
+        if add.reissue { "reissued at" } else { "added to" },
+        add.data.data_dir.display(),
+    ));
+    if add.hub.is_none() {
+        output::note(&format!(
+            "note: the bundle says that the hub is at {LOCAL_HUB}; for an agent on another machine give --hub HOST:PORT"
+        ));
+    }
+}
+
+/// Removes a cluster.
+pub(crate) fn remove(name: &str, data_dir: &Path) -> anyhow::Result<()> {
+    let cluster = ClusterName::parse(name)?;
+    ClusterFiles::new(data_dir).remove(&cluster)?;
+    output::say(&format!(
+        "Cluster {cluster} was removed: its agent is refused from now on. A tunnel that is up stays until it ends."
+    ));
+    Ok(())
+}
+
+/// Lists the clusters.
+pub(crate) fn list(data_dir: &Path, form: ListForm) -> anyhow::Result<()> {
+    let records = ClusterFiles::new(data_dir).list()?;
+    match form {
+        ListForm::Json => {
+            let lines: Vec<_> = records.iter().map(Line::from).collect();
+            output::say(&serde_json::to_string_pretty(&lines)?);
+        }
+        ListForm::Table => {
+            let name = |record: &ClusterRecord| record.cluster.as_str().len();
+            let width = records.iter().map(name).max().unwrap_or_default().max("NAME".len());
+            output::say(&format!("{:<width$}  {:<20}  CERTIFICATE", "NAME", "ADDED"));
+            for Line { name, added, serials } in records.iter().map(Line::from) {
+                output::say(&format!("{name:<width$}  {added:<20}  {}", serials.join(" ")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One cluster in a list. Its names are a promise to scripts.
+#[derive(Serialize)]
+struct Line<'a> {
+    name: &'a str,
+    added: String,
+    serials: &'a [String],
+}
+
+impl<'a> From<&'a ClusterRecord> for Line<'a> {
+    fn from(record: &'a ClusterRecord) -> Self {
+        Self { name: record.cluster.as_str(), added: date(record.added_unix), serials: &record.serials }
+    }
+}
+
+/// Seconds since 1970 as `2026-11-15T10:00:00Z`.
+fn date(unix: i64) -> String {
+    /// The end of the year 9999, after which the format has no room.
+    const LAST: u64 = 253_402_300_799;
+    let since = Duration::from_secs(u64::try_from(unix).unwrap_or_default().min(LAST));
+    humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + since).to_string()
+}

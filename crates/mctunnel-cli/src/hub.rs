@@ -1,0 +1,192 @@
+//! `mctunnel hub`: listeners, the hub, the CONNECT gateway and the admin pages, wired together and ended in order.
+
+use crate::{
+    admin::{self, Admin, Probe, TunnelProbe},
+    listen::{ListenError, listen},
+    output,
+    process::{self, ProcessError},
+    ready_file,
+    settings::{Flags, HubRole, HubSettings, ProcessSettings},
+    signals::Signals,
+    telemetry::Telemetry,
+};
+use mctunnel::{ClusterFiles, ConnectConfig, ConnectGateway, Hub, HubAuthority};
+use serde::Serialize;
+use std::{
+    net::SocketAddr,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tracing::{info, warn};
+
+pub(crate) fn run(flags: Flags<HubRole>) -> anyhow::Result<ExitCode> {
+    let effective = flags.load(std::env::vars_os())?;
+    let (process, settings) = HubSettings::read(&effective)?;
+    if effective.switch("print_config")? {
+        output::say(effective.to_yaml().trim_end());
+        return Ok(ExitCode::SUCCESS);
+    }
+    process::run(process, |process| serve(process, settings))
+}
+
+async fn serve(process: ProcessSettings, settings: HubSettings) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::listen().map_err(ProcessError::Signals)?;
+    ready_file::clear(process.ready_file.as_deref())?;
+    let listeners = Listeners::bind(&settings)?;
+    let ready = listeners.ready()?;
+    let running = Running::start(&settings, listeners)?;
+    if let Some(address) = settings.gateway_listen {
+        info!(%address, "The path gateway is not part of this version; nothing listens there.");
+    }
+    let Ready { tunnel, connect, admin, .. } = &ready;
+    info!(%tunnel, connect, admin, "The hub is serving.");
+    ready_file::write(process.ready_file.as_deref(), &ready)?;
+
+    let first = signals.next().await;
+    info!(signal = first.name(), "Ending; a second signal ends at once.");
+    tokio::select! {
+        () = running.end(process.grace) => Ok(ExitCode::SUCCESS),
+        second = signals.next() => {
+            warn!(signal = second.name(), "Ending at once.");
+            Ok(second.status())
+        }
+    }
+}
+
+// === Listeners ===
+
+/// The sockets of a hub, open before anything is promised.
+struct Listeners {
+    tunnel: TcpListener,
+    connect: Option<TcpListener>,
+    admin: Option<TcpListener>,
+}
+
+impl Listeners {
+    fn bind(settings: &HubSettings) -> Result<Self, ListenError> {
+        let shared = settings.reuse_port;
+        let optional =
+            |flag, address: Option<SocketAddr>| address.map(|address| listen(flag, address, shared)).transpose();
+        Ok(Self {
+            tunnel: listen("--tunnel-listen", settings.tunnel_listen, shared)?,
+            connect: optional("--connect-listen", settings.connect_listen)?,
+            admin: optional("--admin-listen", settings.admin_listen)?,
+        })
+    }
+
+    fn ready(&self) -> std::io::Result<Ready> {
+        let address = |listener: &Option<TcpListener>| {
+            listener.as_ref().map(|listener| listener.local_addr().map(|a| a.to_string())).transpose()
+        };
+        Ok(Ready {
+            role: "hub",
+            pid: std::process::id(),
+            tunnel: self.tunnel.local_addr()?.to_string(),
+            connect: address(&self.connect)?,
+            admin: address(&self.admin)?,
+            gateway: None,
+        })
+    }
+}
+
+/// The ready file. Its names are a promise to scripts.
+#[derive(Debug, Serialize)]
+struct Ready {
+    role: &'static str,
+    pid: u32,
+    tunnel: String,
+    connect: Option<String>,
+    admin: Option<String>,
+    gateway: Option<String>,
+}
+
+// === Running ===
+
+/// A hub that serves. Dropping it ends everything at once.
+struct Running {
+    hub: Hub,
+    gateway: Arc<ConnectGateway<Hub>>,
+    probe: Arc<HubProbe>,
+    no_more_tunnels: CancellationToken,
+    no_more_clients: CancellationToken,
+    tunnels: AbortOnDropHandle<()>,
+    clients: Option<AbortOnDropHandle<()>>,
+    _background: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Running {
+    fn start(settings: &HubSettings, listeners: Listeners) -> anyhow::Result<Self> {
+        let telemetry = Arc::new(Telemetry::new());
+        let authority = HubAuthority::open_or_create(&settings.data_dir, &settings.hub_names)?;
+        let clusters = Arc::new(ClusterFiles::new(&settings.data_dir));
+        let hub = Hub::builder(&authority, clusters).observer(telemetry.clone()).build()?;
+        let mut config = ConnectConfig::default();
+        config.wait_for_tunnel = settings.tunnel_wait;
+        let gateway = Arc::new(ConnectGateway::new(hub.clone(), config, telemetry.clone()));
+        let probe = Arc::new(HubProbe { hub: hub.clone(), draining: AtomicBool::new(false) });
+
+        let (no_more_tunnels, no_more_clients) = (CancellationToken::new(), CancellationToken::new());
+        let tunnels = {
+            let (hub, stop) = (hub.clone(), no_more_tunnels.clone());
+            process::owned(async move { hub.serve_tunnels(listeners.tunnel, stop).await })
+        };
+        let clients = listeners.connect.map(|listener| {
+            let (gateway, stop) = (Arc::clone(&gateway), no_more_clients.clone());
+            process::owned(async move { gateway.serve(listener, stop).await })
+        });
+        let mut background = vec![process::owned(admin::upkeep(telemetry.handle()))];
+        if let Some(listener) = listeners.admin {
+            background.push(process::owned(Admin::new(&telemetry, probe.clone()).serve(listener)));
+        }
+        let _background = background;
+        Ok(Self { hub, gateway, probe, no_more_tunnels, no_more_clients, tunnels, clients, _background })
+    }
+
+    /// Ends in the order that loses nobody, also when another hub has taken over the ports: first nobody is told to come here,
+    /// then agents are told to move while clients that were accepted are still served.
+    async fn end(self, grace: Duration) {
+        let Self { hub, gateway, probe, no_more_tunnels, no_more_clients, tunnels, clients, _background } = self;
+        probe.draining.store(true, Ordering::Relaxed);
+        no_more_tunnels.cancel();
+        let _ = tunnels.await;
+        let finish_clients = async {
+            no_more_clients.cancel();
+            if let Some(clients) = clients {
+                let _ = clients.await;
+            }
+            let _ = tokio::time::timeout(grace, gateway.drained()).await;
+        };
+        tokio::join!(hub.drain(grace), finish_clients);
+        match gateway.connections() {
+            0 => {}
+            cut => warn!(cut, "The grace is over; the clients that are left are cut."),
+        }
+        gateway.cut();
+        hub.stop().await;
+        info!("The hub has ended.");
+    }
+}
+
+// === HubProbe ===
+
+struct HubProbe {
+    hub: Hub,
+    draining: AtomicBool,
+}
+
+impl Probe for HubProbe {
+    fn readiness(&self) -> Result<(), String> {
+        if self.draining.load(Ordering::Relaxed) { Err("the hub is draining".to_owned()) } else { Ok(()) }
+    }
+
+    fn tunnels(&self) -> Vec<TunnelProbe> {
+        let tunnels = self.hub.tunnels().into_iter();
+        tunnels.map(|tunnel| TunnelProbe { cluster: tunnel.cluster.to_string(), rtt: tunnel.rtt }).collect()
+    }
+}

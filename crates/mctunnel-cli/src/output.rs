@@ -1,0 +1,13 @@
+//! Standard output for people and scripts. A reader that goes away (`| head`) is not an error.
+
+use std::io::Write;
+
+/// Prints a line.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+}
+
+/// Prints a line that is not part of the result.
+pub(crate) fn note(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}

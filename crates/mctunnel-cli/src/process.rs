@@ -1,0 +1,55 @@
+//! What every long-running role does first: the log, the limit on files, the runtime.
+
+use crate::{limits, logging, settings::ProcessSettings};
+use mctunnel::ErrorCode;
+use std::{io, process::ExitCode, time::Duration};
+use tokio_util::task::AbortOnDropHandle;
+
+/// How long name look-ups and other blocking work may hold up the end of the process.
+const LEFTOVERS: Duration = Duration::from_millis(100);
+
+/// Runs the role to its end.
+pub(crate) fn run<F>(settings: ProcessSettings, role: impl FnOnce(ProcessSettings) -> F) -> anyhow::Result<ExitCode>
+where
+    F: Future<Output = anyhow::Result<ExitCode>>,
+{
+    logging::start(settings.log_format, settings.log_filter.clone());
+    limits::raise_open_files();
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = settings.threads {
+        builder.worker_threads(threads.get());
+    }
+    let runtime = builder.enable_all().build().map_err(ProcessError::Runtime)?;
+    let ended = runtime.block_on(role(settings));
+    runtime.shutdown_timeout(LEFTOVERS);
+    ended
+}
+
+/// Runs a part of a role beside the rest; it ends with the handle.
+pub(crate) fn owned(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
+    #[expect(clippy::disallowed_methods, reason = "the handle aborts the task when it is dropped")]
+    AbortOnDropHandle::new(tokio::spawn(task))
+}
+
+/// The process cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProcessError {
+    /// The worker threads cannot be started.
+    #[error("cannot start the worker threads")]
+    Runtime(#[source] io::Error),
+    /// Signals cannot be waited for.
+    #[error("cannot wait for signals")]
+    Signals(#[source] io::Error),
+}
+
+impl ProcessError {
+    pub(crate) fn code(&self) -> ErrorCode {
+        let (code, remedy) = match self {
+            Self::Runtime(_) => {
+                ("MCT-PROCESS-THREADS", "check the limits on threads and memory, or give fewer --threads")
+            }
+            Self::Signals(_) => ("MCT-PROCESS-SIGNALS", "check the limit on open files"),
+        };
+        ErrorCode { code, remedy }
+    }
+}

@@ -1,0 +1,69 @@
+//! What the user sees when a command cannot be carried out, and the status the program ends with.
+
+use crate::{
+    explain::UnknownCode, listen::ListenError, output, process::ProcessError, ready_file::ReadyFileError,
+    settings::ConfigError,
+};
+use anyhow::Error;
+use mctunnel::{
+    ErrorCode, IdentityError,
+    agent::{InvalidAgent, allow::InvalidAllowRule, hub_address::InvalidHubAddress, proxy::InvalidProxy},
+    core::InvalidClusterName,
+};
+use std::process::ExitCode;
+
+/// Something did not work at run time.
+const RUNTIME: u8 = 1;
+/// What was asked for makes no sense; the same status as for a wrong flag.
+const USAGE: u8 = 2;
+
+/// Tells the user, and gives the status to end with.
+pub(crate) fn failure(error: &Error) -> ExitCode {
+    let (code, status) = coded(error);
+    match code {
+        Some(ErrorCode { code, remedy }) => output::note(&format!("error[{code}]: {error:#}\n  remedy: {remedy}")),
+        None => output::note(&format!("error: {error:#}")),
+    }
+    ExitCode::from(status)
+}
+
+/// The one place that knows which errors have codes.
+fn coded(error: &Error) -> (Option<ErrorCode>, u8) {
+    if let Some(error) = error.downcast_ref::<ConfigError>() {
+        (Some(error.code()), USAGE)
+    } else if let Some(error) = error.downcast_ref::<InvalidAgent>() {
+        of_agent(error)
+    } else if let Some(error) = error.downcast_ref::<InvalidAllowRule>() {
+        (Some(error.code()), USAGE)
+    } else if let Some(error) = error.downcast_ref::<InvalidProxy>() {
+        (Some(error.code()), USAGE)
+    } else if let Some(error) = error.downcast_ref::<InvalidHubAddress>() {
+        (Some(error.code()), USAGE)
+    } else if let Some(error) = error.downcast_ref::<UnknownCode>() {
+        (Some(error.code()), USAGE)
+    } else if error.is::<InvalidClusterName>() {
+        let code = ErrorCode { code: "MCT-CLUSTER-BAD-NAME", remedy: "choose a name such as cluster-a" };
+        (Some(code), USAGE)
+    } else if let Some(error) = error.downcast_ref::<IdentityError>() {
+        (Some(error.code()), RUNTIME)
+    } else if let Some(error) = error.downcast_ref::<ListenError>() {
+        (Some(error.code()), RUNTIME)
+    } else if let Some(error) = error.downcast_ref::<ReadyFileError>() {
+        (Some(error.code()), RUNTIME)
+    } else if let Some(error) = error.downcast_ref::<ProcessError>() {
+        (Some(error.code()), RUNTIME)
+    } else {
+        (None, RUNTIME)
+    }
+}
+
+fn of_agent(error: &InvalidAgent) -> (Option<ErrorCode>, u8) {
+    match error {
+        InvalidAgent::HubAddress(error) => (Some(error.code()), USAGE),
+        InvalidAgent::Identity(error) => (Some(error.code()), RUNTIME),
+        InvalidAgent::ServerName(_) => {
+            let remedy = "give the name that the hub's certificate has, as in hub.example.com";
+            (Some(ErrorCode { code: "MCT-AGENT-BAD-SERVER-NAME", remedy }), USAGE)
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Settings of the long-running roles. One table says what there is; a setting comes from the file, the environment or a flag,
+//! and the later wins. The other commands take their few flags from `cli.rs` alone.
+
+mod effective;
+mod error;
+mod flags;
+mod nearest;
+mod roles;
+mod show;
+mod source;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use error::ConfigError;
+pub(crate) use flags::Flags;
+pub(crate) use nearest::nearest;
+pub(crate) use roles::{AgentSettings, HubSettings, LogFormat, ProcessSettings};
+pub(crate) use table::{AgentRole, HubRole};

@@ -1,0 +1,117 @@
+//! The settings of each role as the rest of the program uses them: typed and checked.
+
+use super::{ConfigError, effective::Effective};
+use mctunnel::{AllowList, Host, ProxySettings};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
+use tracing_subscriber::EnvFilter;
+
+/// What every role has.
+#[derive(Debug)]
+pub(crate) struct ProcessSettings {
+    pub(crate) log_format: LogFormat,
+    pub(crate) log_filter: EnvFilter,
+    /// Worker threads; `None` is one for each core.
+    pub(crate) threads: Option<NonZeroUsize>,
+    pub(crate) grace: Duration,
+    pub(crate) ready_file: Option<PathBuf>,
+}
+
+/// What log lines look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// Human on a terminal, else JSON.
+    Auto,
+    Human,
+    Json,
+}
+
+impl ProcessSettings {
+    fn read(effective: &Effective) -> Result<Self, ConfigError> {
+        let log_format = match effective.required("log_format")? {
+            "auto" => LogFormat::Auto,
+            "human" => LogFormat::Human,
+            "json" => LogFormat::Json,
+            other => return Err(effective.bad_value("log_format", format!("{other:?} is not auto, human or json"))),
+        };
+        let level = effective.required("log_level")?;
+        let log_filter = EnvFilter::builder().parse(level).map_err(|_| {
+            let forms = "is not error, warn, info, debug, trace, off or a filter such as info,h2=debug";
+            effective.bad_value("log_level", format!("{level:?} {forms}"))
+        })?;
+        let threads = match effective.required("threads")? {
+            "auto" => None,
+            text => Some(text.parse().map_err(|_| {
+                effective.bad_value("threads", format!("{text:?} is not a number of threads, nor 'auto'"))
+            })?),
+        };
+        let grace = effective.duration("grace")?;
+        Ok(Self { log_format, log_filter, threads, grace, ready_file: effective.path("ready_file") })
+    }
+}
+
+/// What a hub is told.
+#[derive(Debug)]
+pub(crate) struct HubSettings {
+    pub(crate) data_dir: PathBuf,
+    pub(crate) tunnel_listen: SocketAddr,
+    pub(crate) gateway_listen: Option<SocketAddr>,
+    pub(crate) connect_listen: Option<SocketAddr>,
+    pub(crate) admin_listen: Option<SocketAddr>,
+    pub(crate) hub_names: Vec<String>,
+    pub(crate) tunnel_wait: Duration,
+    pub(crate) reuse_port: bool,
+}
+
+impl HubSettings {
+    pub(crate) fn read(effective: &Effective) -> Result<(ProcessSettings, Self), ConfigError> {
+        let tunnel_listen = effective
+            .listen("tunnel_listen")?
+            .ok_or_else(|| effective.bad_value("tunnel_listen", "a hub without tunnels is of no use"))?;
+        let connect_listen = effective.listen("connect_listen")?;
+        let exposed = connect_listen.filter(|address| !address.ip().is_loopback());
+        if let (Some(address), false) = (exposed, effective.switch("insecure_connect_anywhere")?) {
+            let setting = effective.name_of("connect_listen");
+            return Err(ConfigError::ConnectExposed { setting, address: address.to_string() });
+        }
+        let settings = Self {
+            data_dir: effective.required("data_dir")?.into(),
+            tunnel_listen,
+            gateway_listen: effective.listen("gateway_listen")?,
+            connect_listen,
+            admin_listen: effective.listen("admin_listen")?,
+            hub_names: effective.texts("hub_name").to_vec(),
+            tunnel_wait: effective.duration("tunnel_wait")?,
+            reuse_port: effective.switch("reuse_port")?,
+        };
+        Ok((ProcessSettings::read(effective)?, settings))
+    }
+}
+
+/// What an agent is told.
+#[derive(Debug)]
+pub(crate) struct AgentSettings {
+    pub(crate) join: PathBuf,
+    pub(crate) hub: Option<String>,
+    pub(crate) hub_server_name: Option<String>,
+    pub(crate) allow: AllowList,
+    pub(crate) admin_listen: Option<SocketAddr>,
+    pub(crate) proxy: ProxySettings,
+}
+
+impl AgentSettings {
+    pub(crate) fn read(effective: &Effective) -> anyhow::Result<(ProcessSettings, Self)> {
+        let hub_server_name = effective.text("hub_server_name").map(str::to_owned);
+        if hub_server_name.as_deref().is_some_and(|name| Host::parse_alone(name).is_err()) {
+            return Err(effective.bad_value("hub_server_name", "neither a DNS name nor an IP address").into());
+        }
+        let settings = Self {
+            join: effective.required("join")?.into(),
+            hub: effective.text("hub").map(str::to_owned),
+            hub_server_name,
+            allow: AllowList::parse(effective.texts("allow"))?,
+            admin_listen: effective.listen("admin_listen")?,
+            proxy: ProxySettings::parse(effective.text("https_proxy"), effective.text("no_proxy"))?,
+        };
+        Ok((ProcessSettings::read(effective)?, settings))
+    }
+}

@@ -1,0 +1,172 @@
+//! The table of settings. Flags, environment variables, keys of the file, help and `--print-config` are all made from it.
+
+/// One setting.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// Its key in the file. The flag has `-` for `_`, the variable is in capitals behind `MCTUNNEL_`.
+    pub(crate) key: &'static str,
+    /// What stands for its value in the help.
+    pub(crate) value: &'static str,
+    pub(crate) shape: Shape,
+    pub(crate) default: Option<&'static str>,
+    pub(crate) places: Places,
+    /// Variables of other programs that also count, below our own.
+    pub(crate) also: &'static [&'static str],
+    pub(crate) help: &'static str,
+}
+
+/// How many values a setting has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    One,
+    Many,
+    /// `true` or `false`; as a flag it has no value.
+    Switch,
+}
+
+/// Where a setting may stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Places {
+    Anywhere,
+    /// It says where the file is, so it cannot stand in it.
+    NotInFile,
+    FlagOnly,
+    /// It may hold a password, and command lines can be read by every user of a machine.
+    NotAsFlag,
+}
+
+impl Setting {
+    pub(crate) fn flag(&self) -> String {
+        format!("--{}", self.key.replace('_', "-"))
+    }
+
+    pub(crate) fn variable(&self) -> String {
+        format!("{PREFIX}{}", self.key.to_ascii_uppercase())
+    }
+
+    pub(crate) fn is_flag(&self) -> bool {
+        self.places != Places::NotAsFlag
+    }
+
+    pub(crate) fn is_variable(&self) -> bool {
+        self.places != Places::FlagOnly
+    }
+
+    pub(crate) fn is_file_key(&self) -> bool {
+        matches!(self.places, Places::Anywhere | Places::NotAsFlag)
+    }
+}
+
+/// What our environment variables begin with.
+pub(crate) const PREFIX: &str = "MCTUNNEL_";
+
+/// A command with settings.
+pub(crate) trait Role {
+    const SETTINGS: &'static [&'static [Setting]];
+}
+
+#[derive(Debug)]
+pub(crate) struct HubRole;
+
+impl Role for HubRole {
+    const SETTINGS: &'static [&'static [Setting]] = &[HUB, EVERY_ROLE];
+}
+
+#[derive(Debug)]
+pub(crate) struct AgentRole;
+
+impl Role for AgentRole {
+    const SETTINGS: &'static [&'static [Setting]] = &[AGENT, EVERY_ROLE];
+}
+
+/// The settings of all roles: a variable may be meant for another role that shares the environment.
+pub(crate) const ALL: &[&[Setting]] = &[HUB, AGENT, EVERY_ROLE];
+
+const fn one(key: &'static str, value: &'static str, default: Option<&'static str>, help: &'static str) -> Setting {
+    Setting { key, value, shape: Shape::One, default, places: Places::Anywhere, also: &[], help }
+}
+
+const fn many(key: &'static str, value: &'static str, help: &'static str) -> Setting {
+    Setting { shape: Shape::Many, ..one(key, value, None, help) }
+}
+
+const fn switch(key: &'static str, help: &'static str) -> Setting {
+    Setting { shape: Shape::Switch, ..one(key, "", Some("false"), help) }
+}
+
+const HUB: &[Setting] = &[
+    one(
+        "data_dir",
+        "DIR",
+        None,
+        "The hub's CA, its certificate and the list of clusters; made on the first start with mode 0700. Required",
+    ),
+    one("tunnel_listen", "ADDR", Some("0.0.0.0:8443"), "Where agents connect"),
+    one(
+        "gateway_listen",
+        "ADDR",
+        Some("0.0.0.0:8080"),
+        "Where the path gateway will listen. Not part of this version: nothing is bound",
+    ),
+    one(
+        "connect_listen",
+        "ADDR",
+        Some("127.0.0.1:8081"),
+        "Where clients send HTTP CONNECT, or 'off'. Clients are not authenticated, so only loopback is taken",
+    ),
+    one("admin_listen", "ADDR", Some("127.0.0.1:9090"), "Where /metrics, /healthz and /readyz are, or 'off'"),
+    many("hub_name", "NAME", "A further DNS name or IP address for the hub's certificate; may be given many times"),
+    one(
+        "tunnel_wait",
+        "TIME",
+        Some("0s"),
+        "How long a client's request waits for a cluster that has no tunnel right now, before it gets 503",
+    ),
+    switch("reuse_port", "Share the listening ports with another hub on this machine, to hand over without a gap"),
+    switch(
+        "insecure_connect_anywhere",
+        "Take CONNECT on an address that is not loopback. Whoever reaches it can reach every allowed target",
+    ),
+];
+
+const AGENT: &[Setting] = &[
+    one("join", "FILE", None, "The join bundle from 'mctunnel cluster add'; mode 0600. Required"),
+    one("hub", "HOST:PORT", None, "Where the hub is, instead of the address in the bundle; resolved at each attempt"),
+    one("hub_server_name", "NAME", None, "The name the hub's certificate must have, instead of the bundle's"),
+    many(
+        "allow",
+        "RULE",
+        "A target that may be dialled, as tcp://HOST:PORTS; may be given many times. Without it every target is refused",
+    ),
+    one("data_dir", "DIR", None, "For what an agent keeps between starts. This version keeps nothing"),
+    one("admin_listen", "ADDR", Some("off"), "Where /metrics, /healthz and /readyz are, or 'off'"),
+    Setting {
+        places: Places::NotAsFlag,
+        also: &["HTTPS_PROXY", "https_proxy"],
+        ..one("https_proxy", "URL", None, "The HTTP proxy through which the hub is reached")
+    },
+    Setting {
+        places: Places::NotAsFlag,
+        also: &["NO_PROXY", "no_proxy"],
+        ..one("no_proxy", "LIST", None, "Hosts that are reached without the proxy")
+    },
+];
+
+const EVERY_ROLE: &[Setting] = &[
+    one("ready_file", "FILE", None, "Written as JSON once the process serves: the addresses chosen, the process id"),
+    one("grace", "TIME", Some("30s"), "How long open streams may go on after the first SIGTERM or SIGINT"),
+    one("log_format", "FORMAT", Some("auto"), "human, json, or auto: human on a terminal, else json"),
+    Setting {
+        also: &["RUST_LOG"],
+        ..one("log_level", "LEVEL", Some("info"), "error, warn, info, debug, trace, or a filter such as info,h2=debug")
+    },
+    one("threads", "N", Some("auto"), "Worker threads; auto is one for each core"),
+    Setting {
+        places: Places::NotInFile,
+        ..one("config", "FILE", None, "A YAML file with settings, keys as the flags with '_' for '-'")
+    },
+    Setting {
+        places: Places::FlagOnly,
+        ..switch("print_config", "Show the settings in effect and where each is from, and end")
+    },
+];
