@@ -16,6 +16,10 @@ use tokio::time::Instant;
 use self::tls::Tls;
 use crate::{process::cpu_seconds_of, report::line};
 
+/// The allocator of the mctunnel binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The messages of the tunnel, as generated from the .proto.
 #[expect(
     clippy::all,

@@ -40,8 +40,8 @@ pub(crate) struct Admin {
 
 /// How many connections are served at once. Scrapers and probes need a handful.
 const MOST_CONNECTIONS: usize = 64;
-/// How long a client may take to say what it wants.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take to say what it wants, the next time too.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// After an accept error, such as no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often measurements are folded into the histogram when nobody scrapes.
@@ -66,7 +66,10 @@ impl Admin {
                 Ok((socket, _)) => {
                     connections.spawn(Arc::clone(&admin).serve_connection(socket));
                 }
-                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                Err(error) => {
+                    tracing::debug!(%error, "A connection to the admin listener could not be accepted.");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
     }

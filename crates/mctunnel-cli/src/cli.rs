@@ -1,10 +1,10 @@
 //! The commands and their help. The settings of the long-running roles are in `settings/table.rs`.
 
 use crate::{
-    agent, cluster, completion, explain, hub, output,
+    agent, cluster, completion, demo, explain, hub, output,
     settings::{AgentRole, Flags, HubRole},
 };
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
 use std::{path::PathBuf, process::ExitCode};
 
 /// Connects many clusters to one hub: an agent in each cluster dials out once, and every connection is a stream in that tunnel.
@@ -26,6 +26,13 @@ enum Command {
     /// Add, list and remove the clusters of a hub
     #[command(subcommand, after_help = CLUSTER_EXAMPLE)]
     Cluster(Cluster),
+    /// Show a hub, two agents and requests through the tunnel, step by step
+    #[command(after_help = "Example:\n  mctunnel demo --once")]
+    Demo {
+        /// End after the last step instead of waiting for Ctrl-C
+        #[arg(long, env = "DEMO_ONCE", value_parser = FalseyValueParser::new())]
+        once: bool,
+    },
     /// Say what an error code means and what to do about it
     #[command(after_help = "Example:\n  mctunnel explain MCT-OPEN-NO-TUNNEL")]
     Explain {
@@ -113,6 +120,7 @@ impl Cli {
             Command::Cluster(Cluster::Add(add)) => cluster::add(&add)?,
             Command::Cluster(Cluster::List { hub, output }) => cluster::list(&hub.data_dir, output)?,
             Command::Cluster(Cluster::Remove { name, hub }) => cluster::remove(&name, &hub.data_dir)?,
+            Command::Demo { once } => return demo::run(once),
             Command::Explain { code } => explain::run(code.as_deref())?,
             Command::Completion { shell } => completion::run(shell),
             Command::Version => output::say(concat!("mctunnel ", env!("CARGO_PKG_VERSION"))),

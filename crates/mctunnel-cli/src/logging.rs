@@ -16,22 +16,8 @@ pub(crate) fn start(format: LogFormat, filter: EnvFilter) {
     let builder = fmt().with_env_filter(filter).with_writer(io::stderr);
     // Fails only when a log was started before, which then goes on.
     let _ = if human {
-        builder.with_ansi(colours).with_target(false).compact().try_init_boxed()
+        builder.with_ansi(colours).with_target(false).compact().try_init()
     } else {
-        builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init_boxed()
+        builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
     };
-}
-
-/// So that both forms give the same type.
-trait TryInitBoxed {
-    fn try_init_boxed(self) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
-}
-
-impl<N, E, F, W> TryInitBoxed for fmt::SubscriberBuilder<N, E, F, W>
-where
-    Self: Into<tracing::Dispatch>,
-{
-    fn try_init_boxed(self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        tracing::dispatcher::set_global_default(self.into()).map_err(Into::into)
-    }
 }

@@ -6,6 +6,7 @@ mod agent;
 mod cli;
 mod cluster;
 mod completion;
+mod demo;
 mod explain;
 mod hub;
 mod limits;

@@ -25,6 +25,12 @@ where
     ended
 }
 
+/// Runs a command that is not a role, on this thread.
+pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ProcessError::Runtime)?;
+    runtime.block_on(command)
+}
+
 /// Runs a part of a role beside the rest; it ends with the handle.
 pub(crate) fn owned(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
     #[expect(clippy::disallowed_methods, reason = "the handle aborts the task when it is dropped")]

@@ -26,7 +26,7 @@ pub(crate) fn write(path: Option<&Path>, content: &impl Serialize) -> Result<(),
 }
 
 fn persist(path: &Path, content: &impl Serialize) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     let mut file = tempfile::Builder::new()
         .prefix(".mctunnel-ready-")
         .permissions(fs::Permissions::from_mode(0o644))

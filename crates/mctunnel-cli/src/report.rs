@@ -1,8 +1,8 @@
 //! What the user sees when a command cannot be carried out, and the status the program ends with.
 
 use crate::{
-    explain::UnknownCode, listen::ListenError, output, process::ProcessError, ready_file::ReadyFileError,
-    settings::ConfigError,
+    demo::DemoFailed, explain::UnknownCode, listen::ListenError, output, process::ProcessError,
+    ready_file::ReadyFileError, settings::ConfigError,
 };
 use anyhow::Error;
 use mctunnel::{
@@ -50,6 +50,8 @@ fn coded(error: &Error) -> (Option<ErrorCode>, u8) {
         (Some(error.code()), RUNTIME)
     } else if let Some(error) = error.downcast_ref::<ReadyFileError>() {
         (Some(error.code()), RUNTIME)
+    } else if let Some(error) = error.downcast_ref::<DemoFailed>() {
+        (Some(error.code()), RUNTIME)
     } else if let Some(error) = error.downcast_ref::<ProcessError>() {
         (Some(error.code()), RUNTIME)
     } else {
@@ -62,8 +64,11 @@ fn of_agent(error: &InvalidAgent) -> (Option<ErrorCode>, u8) {
         InvalidAgent::HubAddress(error) => (Some(error.code()), USAGE),
         InvalidAgent::Identity(error) => (Some(error.code()), RUNTIME),
         InvalidAgent::ServerName(_) => {
-            let remedy = "give the name that the hub's certificate has, as in hub.example.com";
-            (Some(ErrorCode { code: "MCT-AGENT-BAD-SERVER-NAME", remedy }), USAGE)
+            let code = ErrorCode {
+                code: "MCT-AGENT-BAD-SERVER-NAME",
+                remedy: "give the name that the hub's certificate has, as in hub.example.com",
+            };
+            (Some(code), USAGE)
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod effective;
 mod error;
+mod file_value;
 mod flags;
 mod nearest;
 mod roles;

@@ -2,13 +2,15 @@
 //! metric; what is read at a scrape instead of counted is in `admin.rs`.
 
 mod pace;
+#[cfg(test)]
+mod tests;
 
 use mctunnel::{ClusterName, Happening, Observe};
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, Unit};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use pace::Pace;
 use parking_lot::{Mutex, RwLock};
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
@@ -92,25 +94,52 @@ impl Telemetry {
     }
 }
 
+/// One arm for each happening: a count, then a line. Lines of a level that is off cost one comparison, which matters for those
+/// of streams.
 impl Observe for Telemetry {
     fn observe(&self, happening: &Happening) {
         match happening {
-            Happening::TunnelUp { .. } | Happening::TunnelDown { .. } | Happening::TunnelReplaced { .. } => {
-                self.tunnel(happening);
+            Happening::TunnelUp { cluster, generation, instance, peer } => {
+                self.of(cluster).tunnel_up.increment(1);
+                self.tunnel_was_up.send_replace(true);
+                info!(%cluster, generation, instance, peer, "A tunnel is up.");
             }
-            Happening::StreamOpened { .. } | Happening::StreamRefused { .. } | Happening::StreamEnded { .. } => {
-                self.stream(happening);
+            Happening::TunnelDown { cluster, generation, lasted, reason } => {
+                self.of(cluster).tunnel_down.increment(1);
+                info!(%cluster, generation, ?lasted, reason, "A tunnel is down.");
+            }
+            Happening::TunnelReplaced { cluster, old_generation, new_generation, duel } => {
+                self.count_replaced(cluster, *duel);
+                match duel {
+                    true => {
+                        warn!(%cluster, old_generation, new_generation, "Two agents take the cluster from each other.")
+                    }
+                    false => info!(%cluster, old_generation, new_generation, "A newer tunnel took over."),
+                }
             }
             Happening::PeerRefused { peer, code, reason } => {
                 self.counter(PEERS_REFUSED, vec![Label::from_static_parts("code", code)]).increment(1);
                 // Anybody who reaches the port can cause this line.
-                if let Some(unmentioned) = self.refused_peers.lock().mention() {
-                    warn!(peer, code, reason, unmentioned, "A peer was turned away.");
+                if let Some(left_out) = self.refused_peers.lock().mention() {
+                    warn!(peer, code, reason, left_out, "A peer was turned away.");
                 }
             }
             Happening::Reconnecting { reason, retry_in } => {
                 self.reconnects.increment(1);
                 warn!(reason, ?retry_in, "No tunnel to the hub; trying again.");
+            }
+            Happening::StreamOpened { cluster, target, took } => {
+                self.count_opened(cluster, *took);
+                debug!(%cluster, to = target, ?took, "A stream was opened.");
+            }
+            Happening::StreamRefused { cluster, target, code, reason } => {
+                let cluster = cluster.as_ref().map(ClusterName::as_str).unwrap_or_default();
+                self.count_refused(cluster, code);
+                debug!(cluster, to = target, code, reason, "A stream was refused.");
+            }
+            Happening::StreamEnded { cluster, bytes_up, bytes_down, lasted, error } => {
+                self.count_ended(cluster, *bytes_up, *bytes_down);
+                debug!(%cluster, bytes_up, bytes_down, ?lasted, error, "A stream ended.");
             }
             Happening::Draining { streams, grace } => {
                 self.draining.set(1.0);
@@ -124,56 +153,28 @@ impl Observe for Telemetry {
 }
 
 impl Telemetry {
-    fn tunnel(&self, happening: &Happening) {
-        match happening {
-            Happening::TunnelUp { cluster, generation, instance, peer } => {
-                self.of(cluster).tunnel_up.increment(1);
-                self.tunnel_was_up.send_replace(true);
-                info!(%cluster, generation, instance, peer, "A tunnel is up.");
-            }
-            Happening::TunnelDown { cluster, generation, lasted, reason } => {
-                self.of(cluster).tunnel_down.increment(1);
-                info!(%cluster, generation, ?lasted, reason, "A tunnel is down.");
-            }
-            Happening::TunnelReplaced { cluster, old_generation, new_generation, duel } => {
-                let duel_label = Label::from_static_parts("duel", if *duel { "true" } else { "false" });
-                let labels = vec![Label::new("cluster", cluster.to_string()), duel_label];
-                self.counter(TUNNEL_REPLACED, labels).increment(1);
-                if *duel {
-                    warn!(%cluster, old_generation, new_generation, "Two agents take the cluster from each other.");
-                } else {
-                    info!(%cluster, old_generation, new_generation, "A newer tunnel took over.");
-                }
-            }
-            _ => {}
-        }
+    fn count_replaced(&self, cluster: &ClusterName, duel: bool) {
+        let duel = Label::from_static_parts("duel", if duel { "true" } else { "false" });
+        self.counter(TUNNEL_REPLACED, vec![Label::new("cluster", cluster.to_string()), duel]).increment(1);
     }
 
-    /// On the path of every stream: macros of a level that is off cost one comparison.
-    fn stream(&self, happening: &Happening) {
-        match happening {
-            Happening::StreamOpened { cluster, target, took } => {
-                let counts = self.of(cluster);
-                counts.streams_opened.increment(1);
-                counts.streams_open.increment(1.0);
-                self.open_seconds.record(took.as_secs_f64());
-                debug!(%cluster, target, ?took, "A stream was opened.");
-            }
-            Happening::StreamRefused { cluster, target, code, reason } => {
-                let cluster = cluster.as_ref().map(ClusterName::as_str).unwrap_or_default();
-                let labels = vec![Label::new("cluster", cluster.to_owned()), Label::from_static_parts("code", code)];
-                self.counter(STREAMS_REFUSED, labels).increment(1);
-                debug!(cluster, target, code, reason, "A stream was refused.");
-            }
-            Happening::StreamEnded { cluster, bytes_up, bytes_down, lasted, error } => {
-                let counts = self.of(cluster);
-                counts.streams_open.decrement(1.0);
-                counts.bytes_up.increment(*bytes_up);
-                counts.bytes_down.increment(*bytes_down);
-                debug!(%cluster, bytes_up, bytes_down, ?lasted, error, "A stream ended.");
-            }
-            _ => {}
-        }
+    fn count_opened(&self, cluster: &ClusterName, took: Duration) {
+        let counts = self.of(cluster);
+        counts.streams_opened.increment(1);
+        counts.streams_open.increment(1.0);
+        self.open_seconds.record(took.as_secs_f64());
+    }
+
+    fn count_refused(&self, cluster: &str, code: &'static str) {
+        let labels = vec![Label::new("cluster", cluster.to_owned()), Label::from_static_parts("code", code)];
+        self.counter(STREAMS_REFUSED, labels).increment(1);
+    }
+
+    fn count_ended(&self, cluster: &ClusterName, bytes_up: u64, bytes_down: u64) {
+        let counts = self.of(cluster);
+        counts.streams_open.decrement(1.0);
+        counts.bytes_up.increment(bytes_up);
+        counts.bytes_down.increment(bytes_down);
     }
 }
 

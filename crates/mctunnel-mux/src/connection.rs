@@ -11,8 +11,8 @@ use alloc::{
 };
 use bytes::{Bytes, BytesMut};
 use core::time::Duration;
-use liveness::Liveness;
 use lingering::Lingering;
+use liveness::Liveness;
 
 mod commands;
 mod lingering;

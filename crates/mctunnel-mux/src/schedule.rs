@@ -95,7 +95,7 @@ impl Scheduler {
         share.deficit -= cost;
         if share.deficit <= 0 {
             share.deficit += QUANTUM;
-            class.to_the_end(turn);
+            class.move_to_end(turn);
         }
     }
 
@@ -103,7 +103,7 @@ impl Scheduler {
     pub(crate) fn idle(&mut self, turn: Turn, share: &mut Share) {
         let Some(class) = self.classes.get_mut(turn.class) else { return };
         if turn.fresh && !class.rest.is_empty() {
-            class.to_the_end(turn);
+            class.move_to_end(turn);
         } else {
             class.take(turn);
             share.listed = false;
@@ -125,10 +125,14 @@ impl Class {
     }
 
     fn take(&mut self, turn: Turn) {
-        if turn.fresh { self.fresh.pop_front() } else { self.rest.pop_front() };
+        if turn.fresh {
+            self.fresh.pop_front()
+        } else {
+            self.rest.pop_front()
+        };
     }
 
-    fn to_the_end(&mut self, turn: Turn) {
+    fn move_to_end(&mut self, turn: Turn) {
         self.take(turn);
         self.rest.push_back(turn.stream);
     }

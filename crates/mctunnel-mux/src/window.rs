@@ -49,7 +49,14 @@ impl RecvWindow {
     ///
     /// The window doubles (up to `cap`, and by no more than `spare` bytes of the tunnel's memory) when half of it was read within
     /// two round trips: then the sender was waiting for us, and a larger window would have carried more.
-    pub(crate) fn consume(&mut self, len: u64, now: Moment, rtt: Option<Duration>, cap: u64, spare: u64) -> Option<u64> {
+    pub(crate) fn consume(
+        &mut self,
+        len: u64,
+        now: Moment,
+        rtt: Option<Duration>,
+        cap: u64,
+        spare: u64,
+    ) -> Option<u64> {
         self.buffered = self.buffered.saturating_sub(len);
         self.pending += len;
         if self.pending < self.size / 2 {

@@ -1,5 +1,6 @@
 //! A peer that breaks the rules, one at a time: each ends the tunnel with the reason, and nothing else happens.
 //! And the races of honest peers, which must not.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, in its helpers too")]
 
 use bytes::{Bytes, BytesMut};
 use mctunnel_mux::{
@@ -225,17 +226,19 @@ fn opens_above_a_limit_are_refused_and_the_tunnel_goes_on() {
     let mut scene = Scene::hub_with(config);
     // Two streams of theirs are open already, one of them unanswered.
     let refusals = |scene: &mut Scene| {
-        let refused = scene.transmitted().into_iter().filter_map(|frame| match frame {
-            Frame::Refused { stream, code: RefuseCode::TooManyStreams, message } => Some((stream.get(), message)),
-            _ => None,
-        });
-        refused.collect::<Vec<_>>()
+        let mut refused = Vec::new();
+        for frame in scene.transmitted() {
+            if let Frame::Refused { stream, code: RefuseCode::TooManyStreams, message } = frame {
+                refused.push((stream.get(), message));
+            }
+        }
+        refused
     };
     scene.honest(&[open(11), open(13), open(15)]);
     assert_eq!(refusals(&mut scene), [(15, "the limit of 3 unanswered opens on this tunnel is reached".to_owned())]);
-    [OFFERED, 11, 13].map(|stream| scene.connection.join(id(stream)).unwrap());
+    [OFFERED, 11, 13].into_iter().for_each(|stream| scene.connection.join(id(stream)).unwrap());
     scene.honest(&[open(17), open(19)]);
-    [17, 19].map(|stream| scene.connection.join(id(stream)).unwrap());
+    [17, 19].into_iter().for_each(|stream| scene.connection.join(id(stream)).unwrap());
     scene.honest(&[open(21), data(21, 100), fin(21), window(21, 5), reset(21)]);
     assert_eq!(refusals(&mut scene), [(21, "the limit of 6 open streams on this tunnel is reached".to_owned())]);
     scene.connection.release(id(17));

@@ -112,7 +112,7 @@ pub fn frame(input: &mut Input<'_>) -> Frame {
     match kind {
         0..=3 => {
             let len = usize::try_from(input.number()).unwrap_or(0).min(70_000);
-            Frame::Data { stream, fin: input.byte() % 4 == 0, payload: vec![b'd'; len].into() }
+            Frame::Data { stream, fin: input.byte().is_multiple_of(4), payload: vec![b'd'; len].into() }
         }
         4 => Frame::Window { stream, credit: input.number() },
         5..=7 => Frame::Open(stream, input.number(), open(input)),
@@ -140,7 +140,7 @@ fn open(input: &mut Input<'_>) -> Open {
 fn greeting(input: &mut Input<'_>) -> Frame {
     let early_window = input.number();
     let versions = vec![u32::from(input.byte() % 3)];
-    if input.byte() % 2 == 0 {
+    if input.byte().is_multiple_of(2) {
         Frame::Hello(Hello { versions, instance: input.text(), early_window, ..Hello::default() })
     } else {
         let version = u32::from(input.byte() % 3);

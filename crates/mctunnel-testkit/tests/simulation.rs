@@ -1,6 +1,14 @@
 //! The multiplexer in virtual time: a thousand random lives, and the promises that have a name.
 //!
 //! A failing seed is printed with the command that replays it.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 use mctunnel_mux::{CloseCode, Config, Drain, DrainReason, EndedBy, Open, RefuseCode};
 use mctunnel_testkit::{
@@ -32,12 +40,14 @@ fn cut_is_never_a_clean_end() {
 
 #[test]
 fn hostile_bytes_leave_nothing_behind() {
-    every_seed(500, Faults::Hostile);
+    every_seed(300, Faults::Hostile);
 }
 
-/// Runs the seeds, or only the one in `MCTUNNEL_SIM_SEED`.
+/// Runs so many seeds, or only the one in `MCTUNNEL_SIM_SEED`, or as many as `MCTUNNEL_SIM_COUNT` says.
 fn every_seed(count: u64, faults: Faults) -> Report {
-    let only = std::env::var("MCTUNNEL_SIM_SEED").ok().map(|text| text.parse::<u64>().expect("a seed is a number"));
+    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a seed is a number"));
+    let only = number("MCTUNNEL_SIM_SEED");
+    let count = number("MCTUNNEL_SIM_COUNT").unwrap_or(count);
     let seeds = only.map_or(0..count, |seed| seed..seed + 1);
     let mut sum = Report::default();
     for seed in seeds {

@@ -10,9 +10,14 @@
 //! # A hub, an agent and a stream, in one process
 //!
 //! ```
-//! use mctunnel::{Agent, AllowList, ClusterFiles, ClusterName, Destination, Hub, HubAuthority, JoinBundle, Open, OpenRequest, Target};
+//! use mctunnel::{
+//!     Agent, AllowList, ClusterFiles, ClusterName, Destination, Hub, HubAuthority, JoinBundle, Open, OpenRequest, Target,
+//! };
 //! use std::{sync::Arc, time::Duration};
-//! use tokio::{io::{AsyncReadExt, AsyncWriteExt}, net::TcpListener};
+//! use tokio::{
+//!     io::{AsyncReadExt, AsyncWriteExt},
+//!     net::TcpListener,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -50,10 +55,11 @@
 //! let mut request = OpenRequest::new(Destination { cluster, target: Target::parse(&target_address.to_string())? });
 //! request.wait_for_tunnel = Duration::from_secs(10);
 //! let exchange = async {
-//!     let (mut stream, accepted) = tokio::join!(async { hub.open(request).await }, target.accept());
-//!     accepted?.0.write_all(b"hello from cluster-a").await?;
+//!     let (stream, served) = tokio::join!(hub.open(request), target.accept());
+//!     let (mut stream, mut served) = (stream?, served?.0);
+//!     served.write_all(b"hello from cluster-a").await?;
 //!     let mut text = [0; 20];
-//!     stream.as_mut().map_err(|error| error.to_string())?.read_exact(&mut text).await?;
+//!     stream.read_exact(&mut text).await?;
 //!     assert_eq!(&text, b"hello from cluster-a");
 //!     Ok::<_, Box<dyn std::error::Error>>(())
 //! };

@@ -71,8 +71,9 @@ fn flag(setting: &Setting) -> Arg {
     }
     let arg = Arg::new(setting.key).long(setting.key.replace('_', "-")).help(help);
     match setting.shape {
-        Shape::One => arg.value_name(setting.value).action(ArgAction::Set),
+        // Given twice, the last counts: so a script can add to flags it did not write.
+        Shape::One => arg.value_name(setting.value).action(ArgAction::Set).overrides_with(setting.key),
         Shape::Many => arg.value_name(setting.value).action(ArgAction::Append),
-        Shape::Switch => arg.action(ArgAction::SetTrue),
+        Shape::Switch => arg.action(ArgAction::SetTrue).overrides_with(setting.key),
     }
 }

@@ -27,14 +27,14 @@ impl Effective {
             Origin::Default => "default",
             Origin::Given(name) => name,
         };
-        let texts = value.texts.iter().map(|text| if key == "https_proxy" { masked(text) } else { text.clone() });
+        let mut texts = value.texts.iter().map(|text| if key == "https_proxy" { masked(text) } else { text.clone() });
         match setting.shape {
             Shape::Many => {
                 writeln!(yaml, "{key}: # {origin}")?;
-                texts.map(|text| writeln!(yaml, "  - {}", scalar(&text))).collect()
+                texts.try_for_each(|text| writeln!(yaml, "  - {}", scalar(&text)))
             }
             Shape::One | Shape::Switch => {
-                texts.map(|text| writeln!(yaml, "{key}: {} # {origin}", scalar(&text))).collect()
+                texts.try_for_each(|text| writeln!(yaml, "{key}: {} # {origin}", scalar(&text)))
             }
         }
     }

@@ -2,12 +2,13 @@
 //! from any text. So precedence and errors are tested without a process, an environment or a file.
 
 use super::{
-    ConfigError, nearest,
+    ConfigError,
+    file_value::FileValue,
+    nearest,
     table::{ALL, PREFIX, Setting, Shape},
 };
 use clap::{ArgMatches, parser::ValueSource};
-use serde::{Deserialize, Deserializer, de};
-use std::{collections::BTreeMap, ffi::OsString, fmt, path::Path};
+use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
 /// The settings that one place gives.
 #[derive(Debug, Default)]
@@ -89,17 +90,17 @@ impl Source {
             serde_saphyr::from_str_with_options(text, options).map_err(|error| invalid(error.to_string()))?;
         let keys = || settings.iter().copied().flatten().filter(|setting| setting.is_file_key());
         let mut source = Self::default();
-        for (key, FileValue(texts)) in document.unwrap_or_default() {
+        for (key, value) in document.unwrap_or_default() {
             let Some(setting) = keys().find(|setting| setting.key == key) else {
                 let suggestion = nearest(&key, keys().map(|setting| setting.key)).map(str::to_owned);
                 return Err(ConfigError::UnknownKey { path: path.to_owned(), key, suggestion });
             };
-            if texts.is_empty() {
-                continue;
-            }
-            if texts.len() > 1 && setting.shape != Shape::Many {
-                return Err(invalid(format!("{key} has one value, not a list")));
-            }
+            let texts = match value {
+                FileValue::Null => continue,
+                FileValue::Scalar(text) => vec![text],
+                FileValue::List(texts) if setting.shape == Shape::Many => texts,
+                FileValue::List(_) => return Err(invalid(format!("{key} has one value, not a list"))),
+            };
             source.put(setting, texts, format!("{}: {key}", path.display()));
         }
         Ok(source)
@@ -146,64 +147,4 @@ fn is_service_link(name: &str) -> bool {
     ends.iter().any(|end| name.ends_with(end))
         || name.contains("_SERVICE_PORT_")
         || name.rsplit_once("_PORT_").is_some_and(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_digit()))
-}
-
-// === FileValue ===
-
-/// A scalar or a list of scalars, as text; null is no value.
-struct FileValue(Vec<String>);
-
-impl<'de> Deserialize<'de> for FileValue {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(FileValueVisitor).map(Self)
-    }
-}
-
-struct FileValueVisitor;
-
-impl<'de> de::Visitor<'de> for FileValueVisitor {
-    type Value = Vec<String>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value or a list of values")
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
-        Ok(vec![value.to_string()])
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
-        Ok(vec![value.to_string()])
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
-        Ok(vec![value.to_string()])
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
-        Ok(vec![value.to_string()])
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Self::Value, E> {
-        Ok(vec![value.to_owned()])
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Vec::new())
-    }
-
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
-        Ok(Vec::new())
-    }
-
-    fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut texts = Vec::new();
-        while let Some(FileValue(item)) = list.next_element()? {
-            match <[String; 1]>::try_from(item) {
-                Ok([text]) => texts.push(text),
-                Err(_) => return Err(de::Error::custom("a list must not hold lists or empty values")),
-            }
-        }
-        Ok(texts)
-    }
 }

@@ -1,1 +1,213 @@
+//! Settings from made-up flags, environments and files.
 
+use super::{
+    AgentSettings, ConfigError, HubSettings,
+    effective::Effective,
+    flags::Flags,
+    source::Source,
+    table::{ALL, AgentRole, HubRole, Role, Setting, Shape},
+};
+use clap::{Args, Command};
+use std::{ffi::OsString, path::Path};
+
+fn flags<R: Role>(words: &[&str]) -> Source {
+    let command = Flags::<R>::augment_args(Command::new("role"));
+    let matches = command.get_matches_from(std::iter::once("role").chain(words.iter().copied()));
+    Source::flags(R::SETTINGS, &matches)
+}
+
+fn environment<R: Role>(variables: &[(&str, &str)]) -> Result<Source, ConfigError> {
+    let owned = variables.iter().map(|(name, text)| (OsString::from(name), OsString::from(text)));
+    Source::environment(R::SETTINGS, owned)
+}
+
+fn file<R: Role>(text: &str) -> Result<Source, ConfigError> {
+    Source::file(R::SETTINGS, Path::new("x.yaml"), text)
+}
+
+/// The settings that these three make together.
+fn merged<R: Role>(file_text: &str, variables: &[(&str, &str)], words: &[&str]) -> Effective {
+    let file = file::<R>(file_text).expect("a good file");
+    let environment = environment::<R>(variables).expect("a good environment");
+    Effective::merge(R::SETTINGS, [Source::defaults(R::SETTINGS), file, environment, flags::<R>(words)])
+}
+
+#[test]
+fn the_file_is_below_the_environment_and_that_below_flags() {
+    let (in_file, in_environment, as_flag) = ("grace: 2s", ("MCTUNNEL_GRACE", "3s"), ["--grace", "4s"]);
+    for (file, environment, flag, expected, origin) in [
+        (false, false, false, "30s", "--grace"),
+        (true, false, false, "2s", "x.yaml: grace"),
+        (false, true, false, "3s", "MCTUNNEL_GRACE"),
+        (false, false, true, "4s", "--grace"),
+        (true, true, false, "3s", "MCTUNNEL_GRACE"),
+        (true, false, true, "4s", "--grace"),
+        (false, true, true, "4s", "--grace"),
+        (true, true, true, "4s", "--grace"),
+    ] {
+        let text = if file { in_file } else { "" };
+        let variables = if environment { &[in_environment][..] } else { &[] };
+        let words = if flag { &as_flag[..] } else { &[] };
+        let effective = merged::<HubRole>(text, variables, words);
+        assert_eq!((effective.text("grace"), effective.name_of("grace")), (Some(expected), origin.to_owned()));
+    }
+}
+
+#[test]
+fn a_list_is_replaced_and_not_added_to() {
+    let variables = [("MCTUNNEL_ALLOW", "tcp://b:2, tcp://c:3,")];
+    let effective = merged::<AgentRole>("allow: [tcp://a:1]", &variables, &[]);
+    assert_eq!(effective.texts("allow"), ["tcp://b:2", "tcp://c:3"]);
+    let effective =
+        merged::<AgentRole>("allow: tcp://a:1", &variables, &["--allow", "tcp://d:4", "--allow", "tcp://e:5"]);
+    assert_eq!(effective.texts("allow"), ["tcp://d:4", "tcp://e:5"]);
+    assert_eq!(merged::<AgentRole>("allow: tcp://a:1", &[], &[]).texts("allow"), ["tcp://a:1"]);
+}
+
+#[test]
+fn a_file_may_use_the_scalars_of_yaml() {
+    let text = "# a comment\nthreads: 4\nreuse_port: true\nconnect_listen: off\nready_file: null\nadmin_listen: \"127.0.0.1:1\"\n";
+    let effective = merged::<HubRole>(text, &[], &[]);
+    assert_eq!(effective.text("threads"), Some("4"));
+    assert_eq!(effective.switch("reuse_port").ok(), Some(true));
+    assert_eq!(effective.listen("connect_listen").ok(), Some(None));
+    assert_eq!(effective.path("ready_file"), None);
+    assert_eq!(merged::<HubRole>("", &[], &[]).text("threads"), Some("auto"));
+}
+
+#[test]
+fn a_misspelt_key_is_an_error_that_names_the_nearest() {
+    let error = file::<HubRole>("tunel_listen: 0.0.0.0:1").expect_err("no such key").to_string();
+    assert_eq!(error, "x.yaml: no setting is called \"tunel_listen\"; did you mean tunnel_listen?");
+    let error = file::<HubRole>("allow: tcp://a:1").expect_err("an agent's key").to_string();
+    assert!(error.starts_with("x.yaml: no setting is called \"allow\""), "{error}");
+    for text in [
+        "config: y.yaml",
+        "print_config: true",
+        "grace: {a: 1}",
+        "grace: [1s, 2s]",
+        "grace: 1s\ngrace: 2s",
+        "just text",
+        "a: [",
+    ] {
+        assert!(file::<HubRole>(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_misspelt_variable_is_an_error_that_names_the_nearest() {
+    let error = environment::<HubRole>(&[("MCTUNNEL_DATADIR", "x")]).expect_err("no such variable").to_string();
+    assert_eq!(error, "no setting is called MCTUNNEL_DATADIR; did you mean MCTUNNEL_DATA_DIR?");
+    assert!(environment::<HubRole>(&[("MCTUNNEL_PRINT_CONFIG", "true")]).is_err());
+    for good in [
+        "MCTUNNEL_JOIN",
+        "MCTUNNEL_SERVICE_HOST",
+        "MCTUNNEL_HUB_SERVICE_PORT_GRPC",
+        "MCTUNNEL_HUB_PORT",
+        "MCTUNNEL_HUB_PORT_8443_TCP_ADDR",
+        "OTHER_THING",
+    ] {
+        assert!(environment::<HubRole>(&[(good, "x")]).is_ok(), "{good}");
+    }
+}
+
+#[test]
+fn an_empty_variable_is_none_and_ours_are_above_those_of_others() {
+    assert_eq!(merged::<HubRole>("grace: 2s", &[("MCTUNNEL_GRACE", "")], &[]).text("grace"), Some("2s"));
+    let both = [("RUST_LOG", "debug"), ("MCTUNNEL_LOG_LEVEL", "warn")];
+    assert_eq!(merged::<HubRole>("log_level: error", &both, &[]).text("log_level"), Some("warn"));
+    assert_eq!(merged::<HubRole>("log_level: error", &both[..1], &[]).text("log_level"), Some("debug"));
+    let proxy = [("https_proxy", "http://low:1"), ("HTTPS_PROXY", "http://high:1")];
+    assert_eq!(merged::<AgentRole>("", &proxy, &[]).text("https_proxy"), Some("http://high:1"));
+    assert_eq!(merged::<AgentRole>("", &proxy[..1], &[]).text("https_proxy"), Some("http://low:1"));
+}
+
+#[test]
+fn a_bad_value_is_told_with_the_name_under_which_it_was_given() {
+    for (text, variables, words, told) in [
+        ("grace: 3x", &[][..], &[][..], "x.yaml: grace: \"3x\" is not a time such as 250ms, 30s or 5m"),
+        ("", &[("MCTUNNEL_THREADS", "0")], &[], "MCTUNNEL_THREADS: \"0\" is not a number of threads, nor 'auto'"),
+        ("", &[], &["--log-format", "xml"], "--log-format: \"xml\" is not auto, human or json"),
+        ("", &[], &["--tunnel-listen", "off"], "--tunnel-listen: a hub without tunnels is of no use"),
+        ("reuse_port: maybe", &[], &[], "x.yaml: reuse_port: \"maybe\" is neither true nor false"),
+    ] {
+        let mut all = vec!["--data-dir", "d"];
+        all.extend(words);
+        let error = HubSettings::read(&merged::<HubRole>(text, variables, &all)).expect_err(told);
+        assert_eq!(error.to_string(), told);
+    }
+}
+
+#[test]
+fn connect_is_taken_on_loopback_only_unless_told_otherwise() {
+    let read = |words: &[&str]| HubSettings::read(&merged::<HubRole>("data_dir: d", &[], words));
+    for loopback in ["127.0.0.1:0", "127.9.9.9:1", "[::1]:0", "off"] {
+        assert!(read(&["--connect-listen", loopback]).is_ok(), "{loopback}");
+    }
+    for exposed in ["0.0.0.0:0", "[::]:0", "10.0.0.1:8081"] {
+        let error = read(&["--connect-listen", exposed]).expect_err(exposed);
+        assert_eq!(error.code().code, "MCT-CONFIG-CONNECT-EXPOSED");
+        assert!(read(&["--connect-listen", exposed, "--insecure-connect-anywhere"]).is_ok());
+    }
+}
+
+#[test]
+fn what_is_printed_can_be_read_again_and_shows_no_password() {
+    let words =
+        ["--join", "a b: c.join", "--allow", "tcp://*.svc:443", "--allow", "tcp://[fd00::/8]:*", "--threads", "3"];
+    let variables = [("HTTPS_PROXY", "http://user:hunter2@proxy:3128"), ("MCTUNNEL_LOG_LEVEL", "info,h2=debug")];
+    let effective = merged::<AgentRole>("admin_listen: off\nno_proxy: \"a, b\"\n", &variables, &words);
+    let yaml = effective.to_yaml();
+    assert!(!yaml.contains("hunter2") && !yaml.contains("user"), "{yaml}");
+    for line in [
+        "https_proxy: \"http://***@proxy:3128\" # HTTPS_PROXY",
+        "grace: \"30s\" # default",
+        "threads: 3 # --threads",
+        "admin_listen: off # x.yaml: admin_listen",
+        "hub: null # not set",
+    ] {
+        assert!(yaml.lines().any(|l| l == line), "{line}\n{yaml}");
+    }
+    let again = merged::<AgentRole>(&yaml, &[], &[]);
+    for setting in AgentRole::SETTINGS.iter().copied().flatten().filter(|s| s.is_file_key() && s.key != "https_proxy") {
+        assert_eq!(again.texts(setting.key), effective.texts(setting.key), "{}", setting.key);
+    }
+}
+
+#[test]
+fn no_error_shows_the_proxy_or_a_line_of_the_file() {
+    let secret = "http://user:hunter2@[";
+    let effective = merged::<AgentRole>("", &[("HTTPS_PROXY", secret)], &["--join", "j"]);
+    let error = AgentSettings::read(&effective).expect_err("no such proxy");
+    assert!(!format!("{error:#} {error:?}").contains("hunter2"));
+    for text in [
+        "https_proxy: \"http://user:hunter2",
+        "https_proxy: {a: hunter2}",
+        "- hunter2",
+        "hunter2",
+        "https_proxy: [[hunter2]]",
+    ] {
+        let error = file::<AgentRole>(text).expect_err(text);
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+    }
+}
+
+#[test]
+fn the_document_has_every_setting() {
+    let document = include_str!("../../../../docs/config.md");
+    for setting in ALL.iter().copied().flatten() {
+        let Setting { key, default, shape, .. } = setting;
+        if setting.is_flag() {
+            assert!(document.contains(&format!("| `{}", setting.flag())), "the flag of {key}");
+        }
+        if setting.is_variable() {
+            assert!(document.contains(&format!("`{}`", setting.variable())), "the variable of {key}");
+        }
+        if let (Some(default), true) = (default, *shape != Shape::Switch) {
+            let row = |line: &str| {
+                line.starts_with(&format!("| `{} ", setting.flag())) && line.contains(&format!("`{default}`"))
+            };
+            assert!(document.lines().any(row), "the default of {key}");
+        }
+    }
+}

@@ -240,7 +240,7 @@ impl Connection {
     }
 
     fn is_ours(&self, id: StreamId) -> bool {
-        (id.0 % 2 == 0) == (self.side == Side::Hub)
+        id.0.is_multiple_of(2) == (self.side == Side::Hub)
     }
 
     /// A refused stream is gone from the wire; what the application still asks of it fails.

@@ -2,11 +2,7 @@
 
 use super::{Connection, Transmit};
 use crate::{
-    Event, Frame, MAX_PAYLOAD, ResetCode,
-    frame::encode_data_head,
-    schedule::Turn,
-    stream::Fin,
-    wire::len_u64,
+    Event, Frame, MAX_PAYLOAD, ResetCode, frame::encode_data_head, schedule::Turn, stream::Fin, wire::len_u64,
 };
 use bytes::Bytes;
 

@@ -17,10 +17,10 @@ impl Frame {
     pub fn decode(mut message: Bytes) -> Result<Self, DecodeError> {
         let mut kind = None;
         while let Some(field) = next_field(&mut message)? {
-            if let Field::Bytes(number @ 1..=12, body) = field {
-                if kind.replace((number, body)).is_some() {
-                    return Err(DecodeError("a message has two frames"));
-                }
+            if let Field::Bytes(number @ 1..=12, body) = field
+                && kind.replace((number, body)).is_some()
+            {
+                return Err(DecodeError("a message has two frames"));
             }
         }
         let Some((number, body)) = kind else {

@@ -57,14 +57,17 @@ impl Scene {
         (budgets.streams, budgets.half_open, budgets.headers, budgets.header_bytes) = (STREAMS, 4, 4, 64);
         (budgets.resets_per_second, budgets.empty_frames_per_second, budgets.pings_per_second) = (2, 1, 1);
         budgets.unread_answers = 6;
-        let connection =
-            if choice % 2 == 0 { Connection::hub(config) } else { Connection::agent(config, Hello::default()) };
+        let connection = if choice.is_multiple_of(2) {
+            Connection::hub(config)
+        } else {
+            Connection::agent(config, Hello::default())
+        };
         let mut scene = Self { connection, now: Moment::ZERO, streams: BTreeMap::new(), most_streams: 0 };
         if choice % 8 < 6 {
             // Mostly the greeting is not what is of interest.
             let hello = Frame::Hello(Hello { early_window: 100, ..Hello::default() });
             let welcome = Frame::Welcome(Welcome { version: 1, early_window: 100, ..Welcome::default() });
-            scene.send(&if choice % 2 == 0 { hello } else { welcome });
+            scene.send(&if choice.is_multiple_of(2) { hello } else { welcome });
             scene.take_events();
         }
         scene
@@ -111,7 +114,9 @@ impl Scene {
     fn carrier_takes(&mut self, times: u8) {
         let mut deframer = Deframer::default();
         for _ in 0..times {
+            let wanted = self.connection.wants_to_transmit();
             let Some(transmit) = self.connection.poll_transmit() else { return };
+            assert!(wanted, "it has something to send and said so");
             deframer.push([transmit.head, transmit.body].concat().into());
             while let Ok(Some(message)) = deframer.next_message() {
                 assert!(Frame::decode(message).is_ok(), "what we send can be read");
@@ -122,7 +127,7 @@ impl Scene {
     fn application_acts(&mut self, input: &mut Input<'_>) {
         let action = input.byte();
         let index = usize::from(input.byte()) % self.streams.len().max(1);
-        let Some(stream) = self.streams.keys().nth(index).copied().filter(|_| action % 10 != 0) else {
+        let Some(stream) = self.streams.keys().nth(index).copied().filter(|_| !action.is_multiple_of(10)) else {
             return self.open();
         };
         let connection = &mut self.connection;

@@ -1,0 +1,175 @@
+//! `mctunnel demo`: a hub, two clusters and requests through the tunnel, step by step, with the commands a person would type.
+//! The processes are real; only the services they reach are made up, by tasks of this one.
+
+mod child;
+mod sample;
+mod visit;
+
+use crate::{
+    output::say,
+    process::{self, ProcessError},
+    signals::Signals,
+};
+use child::Child;
+use mctunnel::ErrorCode;
+use sample::Sample;
+use std::{path::PathBuf, process::ExitCode};
+use tempfile::TempDir;
+use visit::{Answer, Visit};
+
+/// Runs the demo; with `once` it ends after the last step, else it waits for Ctrl-C.
+pub(crate) fn run(once: bool) -> anyhow::Result<ExitCode> {
+    process::block_on(async {
+        let mut signals = Signals::listen().map_err(ProcessError::Signals)?;
+        tokio::select! {
+            shown = show(once) => shown.map(|()| ExitCode::SUCCESS),
+            signal = signals.next() => {
+                say("\nThe demo ends; its processes and its files go away.");
+                // Ctrl-C is how a demo that waits is meant to end.
+                Ok(if once { signal.status() } else { ExitCode::SUCCESS })
+            }
+        }
+    })
+}
+
+async fn show(once: bool) -> anyhow::Result<()> {
+    let place = Place::make()?;
+    say(&format!(
+        "A hub, two clusters and requests through the tunnel. All files are in {}.",
+        place.dir.path().display()
+    ));
+
+    say(
+        "\n1. Two services, as if each ran inside a cluster. Through the tunnel, only what an agent allows can be reached.",
+    );
+    let samples = [Sample::start("cluster-a").await?, Sample::start("cluster-b").await?];
+    for sample in &samples {
+        say(&format!("     {} has a service at {}", sample.cluster, sample.address));
+    }
+
+    say("\n2. The hub. Port 0 means any free port.");
+    let hub = place.start_hub().await?;
+    let (tunnel, connect) = (hub.ready("tunnel")?, hub.ready("connect")?);
+    say(&format!("     agents connect to {tunnel}, clients to {connect}"));
+
+    say("\n3. A join bundle for each cluster, made at the hub: its address, its CA, a certificate and a key.");
+    for sample in &samples {
+        place.add_cluster(sample, &tunnel).await?;
+    }
+
+    say(
+        "\n4. An agent in each cluster. It dials the hub; nothing connects to it. It may reach one target and nothing else.",
+    );
+    let mut agents = Vec::new();
+    for sample in &samples {
+        agents.push(place.start_agent(sample).await?);
+        say(&format!("     the tunnel of {} is up", sample.cluster));
+    }
+
+    let [a, b] = &samples;
+    say("\n5. A request to each cluster, with HTTP CONNECT at the hub.");
+    for sample in [a, b] {
+        let greeting = format!("hello from {}", sample.cluster);
+        request(&connect, sample, &sample.address, |answer| answer.status == 200 && answer.body.contains(&greeting))
+            .await?;
+    }
+
+    say("\n6. A request to cluster-a for a target that its agent does not allow: the service of cluster-b.");
+    request(&connect, a, &b.address, |answer| answer.status == 403).await?;
+
+    if once {
+        say("\nEverything worked. The processes and the files go away.");
+        return Ok(());
+    }
+    say(
+        "\nEverything worked, and keeps running: try the commands of steps 5 and 6 in another terminal. Ctrl-C ends the demo.",
+    );
+    std::future::pending().await
+}
+
+/// Sends one request and shows what came back.
+async fn request(
+    connect: &str,
+    cluster: &Sample,
+    target: &str,
+    is_right: impl Fn(&Answer) -> bool,
+) -> anyhow::Result<()> {
+    let visit = Visit { connect, cluster: cluster.cluster, target };
+    say(&format!("     $ {}", visit.as_curl()));
+    let answer = visit.send().await?;
+    say(&format!("     {} {}", answer.status, answer.to_line()));
+    if !is_right(&answer) {
+        return Err(DemoFailed(format!("{} was not the answer to expect", answer.status)).into());
+    }
+    Ok(())
+}
+
+// === Place ===
+
+/// Where the demo keeps its files; they go away with it.
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    fn make() -> anyhow::Result<Self> {
+        Ok(Self { dir: tempfile::Builder::new().prefix("mctunnel-demo").tempdir()? })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    async fn start_hub(&self) -> anyhow::Result<Child> {
+        let data_dir = self.path("hub");
+        let mut arguments = vec!["hub".into(), "--data-dir".into(), data_dir.into_os_string()];
+        for listener in ["--tunnel-listen", "--connect-listen", "--admin-listen"] {
+            arguments.extend([listener.into(), "127.0.0.1:0".into()]);
+        }
+        arguments.extend(["--gateway-listen".into(), "off".into()]);
+        Child::start("hub", arguments, self.dir.path()).await
+    }
+
+    async fn add_cluster(&self, sample: &Sample, tunnel: &str) -> anyhow::Result<()> {
+        let arguments = vec![
+            "cluster".into(),
+            "add".into(),
+            sample.cluster.into(),
+            "--data-dir".into(),
+            self.path("hub").into_os_string(),
+            "--hub".into(),
+            tunnel.into(),
+            "--out".into(),
+            self.bundle(sample).into_os_string(),
+        ];
+        child::run(arguments).await
+    }
+
+    async fn start_agent(&self, sample: &Sample) -> anyhow::Result<Child> {
+        let arguments = vec![
+            "agent".into(),
+            "--join".into(),
+            self.bundle(sample).into_os_string(),
+            "--allow".into(),
+            format!("tcp://{}", sample.address).into(),
+        ];
+        Child::start(sample.cluster, arguments, self.dir.path()).await
+    }
+
+    fn bundle(&self, sample: &Sample) -> PathBuf {
+        self.path(&format!("{}.join", sample.cluster))
+    }
+}
+
+// === DemoFailed ===
+
+/// A step of the demo did not do what it should.
+#[derive(Debug, thiserror::Error)]
+#[error("the demo did not work: {0}")]
+pub(crate) struct DemoFailed(String);
+
+impl DemoFailed {
+    pub(crate) fn code(&self) -> ErrorCode {
+        ErrorCode { code: "MCT-DEMO-FAILED", remedy: "report this with what was printed above" }
+    }
+}

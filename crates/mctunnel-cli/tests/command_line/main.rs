@@ -1,0 +1,10 @@
+//! The command line as a contract: flags, files, output, exit status, signals. What tunnels do is tested in `process`.
+
+#![expect(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
+
+mod clusters;
+mod configuration;
+mod help;
+mod life;
+mod rig;
+mod secrets;

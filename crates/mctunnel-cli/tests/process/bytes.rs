@@ -1,0 +1,128 @@
+//! Nothing is lost, cut short or sent too early.
+
+use crate::rig::{Rig, Target, connect, echo};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::JoinSet,
+};
+
+/// Counts what it got until the end, and only then answers: the half-close must arrive, and the way back must still be open.
+async fn count_then_answer(mut socket: TcpStream) {
+    let mut all = Vec::new();
+    if socket.read_to_end(&mut all).await.is_ok() {
+        let _ = socket.write_all(format!("{} {}", all.len(), sum(&all)).as_bytes()).await;
+    }
+}
+
+/// Speaks first, as SSH and SMTP servers do, and closes its direction before it has read anything.
+async fn greet_then_count(mut socket: TcpStream) {
+    let _ = socket.write_all(b"220 ready\r\n").await;
+    let _ = socket.shutdown().await;
+    let mut rest = Vec::new();
+    let _ = socket.read_to_end(&mut rest).await;
+}
+
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(7, |sum, b| sum.wrapping_mul(31).wrapping_add(u64::from(*b)))
+}
+
+fn content(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()[0]
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn uploads_of_four_mebibytes_then_close_are_never_cut_short() {
+    let rig = Rig::start().await;
+    let target = Target::start(count_then_answer).await;
+    let _agent = rig.agent(&rig.add("c1").await, &[target.address.clone()]).await;
+    let upload = content(1, 4 << 20);
+    let expected = format!("{} {}", upload.len(), sum(&upload));
+    let mut cut_short = 0;
+    for _ in 0..200 {
+        let mut socket = rig.open("c1", &target.address).await.expect("open");
+        socket.write_all(&upload).await.expect("written");
+        socket.shutdown().await.expect("half-closed");
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).await.expect("answered after the half-close");
+        cut_short += u32::from(answer != expected);
+    }
+    assert_eq!(cut_short, 0, "of 200");
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_first_is_heard_after_the_200_and_half_close_works_from_its_side() {
+    let rig = Rig::start().await;
+    let target = Target::start(greet_then_count).await;
+    let _agent = rig.agent(&rig.add("c1").await, &[target.address.clone()]).await;
+    for _ in 0..200 {
+        // `connect` reads byte by byte to the end of the head: a byte of the target before the 200 would break it.
+        let mut socket = rig.open("c1", &target.address).await.expect("open");
+        let mut greeting = String::new();
+        socket.read_to_string(&mut greeting).await.expect("the server's clean end");
+        assert_eq!(greeting, "220 ready\r\n");
+        socket.write_all(b"the other direction is still open").await.expect("written");
+        socket.shutdown().await.expect("closed");
+    }
+}
+
+#[tokio::test]
+async fn sixty_four_streams_of_any_size_arrive_equal_both_ways() {
+    let rig = Rig::start().await;
+    let target = Target::start(echo).await;
+    let _agent = rig.agent(&rig.add("c1").await, &[target.address.clone()]).await;
+    let mut streams = JoinSet::new();
+    for seed in 0..64_u64 {
+        let (proxy, target) = (rig.connect.clone(), target.address.clone());
+        streams.spawn(async move {
+            let size = usize::try_from(seed * seed * 701 % 3_000_000).expect("small");
+            let sent = content(seed, size);
+            let socket = connect(&proxy, "c1", &target).await.expect("open");
+            let (mut read, mut write) = socket.into_split();
+            let mut back = Vec::new();
+            let (written, got) = tokio::join!(
+                async {
+                    write.write_all(&sent).await?;
+                    write.shutdown().await
+                },
+                read.read_to_end(&mut back)
+            );
+            written.expect("written");
+            got.expect("read to a clean end");
+            assert!(back == sent, "stream {seed}: {} of {} bytes", back.len(), sent.len());
+        });
+    }
+    while let Some(result) = streams.join_next().await {
+        result.expect("every stream is exact");
+    }
+}
+
+#[tokio::test]
+async fn refusals_carry_the_reason_in_the_status_line() {
+    let rig = Rig::start().await;
+    let target = Target::start(echo).await;
+    let closed = {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        listener.local_addr().expect("an address").to_string()
+    };
+    rig.add("away").await;
+    let _agent = rig.agent(&rig.add("c1").await, &[target.address.clone(), closed.clone()]).await;
+    for (cluster, target, status, reason) in [
+        ("nowhere", target.address.as_str(), "404", "MCT-OPEN-UNKNOWN-CLUSTER"),
+        ("c1", "127.0.0.1:1", "403", "MCT-OPEN-NOT-ALLOWED"),
+        ("c1", "10.0.0.1:443", "403", "MCT-OPEN-NOT-ALLOWED"),
+        ("c1", closed.as_str(), "502", "MCT-OPEN-TARGET-REFUSED"),
+        ("away", target.address.as_str(), "503", "MCT-OPEN-NO-TUNNEL"),
+    ] {
+        let line = rig.open(cluster, target).await.expect_err("refused");
+        assert!(line.starts_with(&format!("HTTP/1.1 {status} ")) && line.contains(reason), "{cluster} {target}: {line}");
+    }
+}

@@ -1,0 +1,99 @@
+//! Killed, frozen and cut: what clients see, and how soon everything is back.
+
+use crate::rig::{Rig, Target, connect, echo, exchange, until};
+use std::time::Duration;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    task::JoinSet,
+    time::Instant,
+};
+
+#[tokio::test]
+async fn a_killed_agent_is_an_error_for_its_streams_and_the_next_one_serves_within_a_second() {
+    let rig = Rig::start().await;
+    let target = Target::start(echo).await;
+    let join = rig.add("c1").await;
+    let mut agent = rig.agent(&join, &[target.address.clone()]).await;
+    for _ in 0..5 {
+        let mut socket = rig.open("c1", &target.address).await.expect("open");
+        socket.write_all(b"hello").await.expect("written");
+        let mut five = [0; 5];
+        socket.read_exact(&mut five).await.expect("echoed");
+        agent.child.kill().await.expect("kill -9");
+        let end = socket.read_u8().await.expect_err("no byte");
+        assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset, "a cut is never a clean end");
+        let line = until("the hub to notice", async || rig.open("c1", &target.address).await.err()).await;
+        assert!(line.contains(" 503 ") || line.contains(" 502 "), "{line}");
+
+        let started = Instant::now();
+        agent = rig.agent(&join, &[target.address.clone()]).await;
+        exchange(&rig.connect, "c1", &target.address, b"again").await.expect("served");
+        assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn opens_on_a_frozen_agent_fail_with_504_within_ten_seconds_and_others_do_not_notice() {
+    let rig = Rig::start().await;
+    let target = Target::start(echo).await;
+    let frozen = rig.agent(&rig.add("frozen").await, &[target.address.clone()]).await;
+    let _live = rig.agent(&rig.add("live").await, &[target.address.clone()]).await;
+    exchange(&rig.connect, "frozen", &target.address, b"before").await.expect("served");
+    frozen.signal("STOP").await;
+    let mut opens = JoinSet::new();
+    for _ in 0..50 {
+        let (proxy, target) = (rig.connect.clone(), target.address.clone());
+        opens.spawn(async move {
+            let began = Instant::now();
+            (connect(&proxy, "frozen", &target).await.expect_err("nobody answers"), began.elapsed())
+        });
+    }
+    let mut slowest = Duration::ZERO;
+    while !opens.is_empty() {
+        let began = Instant::now();
+        exchange(&rig.connect, "live", &target.address, b"unaffected").await.expect("served");
+        slowest = slowest.max(began.elapsed());
+        while let Some(open) = opens.try_join_next() {
+            let (line, took) = open.expect("no panic");
+            assert!(line.starts_with("HTTP/1.1 504 "), "{line}");
+            assert!(took <= Duration::from_secs(10), "{took:?}");
+        }
+    }
+    assert!(slowest < Duration::from_secs(2), "the other cluster waited {slowest:?}");
+    // The hub gives the frozen tunnel up, and then says so at once.
+    let line = until("the hub to give up", async || {
+        let began = Instant::now();
+        let line = rig.open("frozen", &target.address).await.err()?;
+        (line.starts_with("HTTP/1.1 503 ") && began.elapsed() < Duration::from_secs(1)).then_some(line)
+    })
+    .await;
+    assert!(line.contains("MCT-OPEN-NO-TUNNEL"), "{line}");
+    frozen.signal("CONT").await;
+    until("the agent to come back", async || exchange(&rig.connect, "frozen", &target.address, b"back").await.ok()).await;
+}
+
+#[tokio::test]
+async fn a_cut_connection_between_agent_and_hub_heals_by_itself() {
+    let rig = Rig::start().await;
+    let target = Target::start(echo).await;
+    // The agent reaches the hub through a wire that we can cut.
+    let wire = crate::herd::Wire::start(&rig.tunnel).await;
+    let join = rig.add("c1").await;
+    let text = std::fs::read_to_string(&join).expect("the bundle").replace(&rig.tunnel, &wire.address);
+    std::fs::write(&join, text).expect("rewritten");
+    let _agent = rig.agent(&join, &[target.address.clone()]).await;
+    let mut waits = Vec::new();
+    // Each further cut within a minute doubles the pause, so three are enough.
+    for _ in 0..3 {
+        exchange(&rig.connect, "c1", &target.address, b"before the cut").await.expect("served");
+        let mut socket = rig.open("c1", &target.address).await.expect("open");
+        socket.write_all(b"x").await.expect("written");
+        socket.read_u8().await.expect("echoed");
+        wire.cut();
+        assert!(socket.read_u8().await.is_err(), "an explicit error");
+        let began = Instant::now();
+        until("the tunnel to heal", async || exchange(&rig.connect, "c1", &target.address, b"again").await.ok()).await;
+        waits.push(began.elapsed());
+    }
+    assert!(waits[0] <= Duration::from_secs(1), "healed in {waits:?}");
+}

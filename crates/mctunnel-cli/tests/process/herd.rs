@@ -1,0 +1,100 @@
+//! Many agents at once, and a wire that can be cut.
+
+use crate::rig::{Rig, start_hub, text, until};
+use mctunnel::{agent::Agent, identity::{ClusterFiles, HUB_SERVER_NAME, HubAuthority, JoinBundle}};
+use std::time::Duration;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinSet,
+    time::Instant,
+};
+
+const AGENTS: usize = 1_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_agents_are_back_within_ten_seconds_of_a_killed_hub() {
+    let mut rig = Rig::start().await;
+    let authority = HubAuthority::open_or_create(rig.dir.path(), &[]).expect("the hub's own");
+    let files = ClusterFiles::new(rig.dir.path());
+    let mut agents = JoinSet::new();
+    for i in 0..AGENTS {
+        let cluster = format!("c{i}").parse().expect("a name");
+        let issued = authority.issue_agent(&cluster, Duration::from_secs(3600)).expect("issued");
+        files.add(&cluster, &issued.serial, false).expect("added");
+        let bundle = JoinBundle {
+            version: JoinBundle::VERSION,
+            cluster,
+            hub: rig.tunnel.clone(),
+            hub_server_name: HUB_SERVER_NAME.to_owned(),
+            ca_pem: authority.ca_pem().to_owned(),
+            certificate_pem: issued.certificate_pem,
+            key_pem: issued.key_pem,
+        };
+        let agent = Agent::builder(&bundle).build().expect("an agent");
+        agents.spawn(async move { agent.run().await });
+    }
+    all_connected(&rig.admin).await;
+    for round in 0..2 {
+        rig.hub.child.kill().await.expect("kill -9");
+        let ready = format!("again-{round}.ready");
+        let killed = Instant::now();
+        rig.hub = start_hub(rig.dir.path(), &ready, &rig.tunnel, &rig.connect, &[]).await;
+        rig.admin = text(&rig.hub.ready, "admin");
+        all_connected(&rig.admin).await;
+        assert!(killed.elapsed() <= Duration::from_secs(10), "all back after {:?}", killed.elapsed());
+    }
+    // No stale route: every cluster answers for itself, by its own agent's refusal.
+    for i in (0..AGENTS).step_by(97) {
+        let line = rig.open(&format!("c{i}"), "10.1.2.3:80").await.expect_err("nothing is allowed");
+        assert!(line.starts_with("HTTP/1.1 403 "), "c{i}: {line}");
+    }
+}
+
+async fn all_connected(admin: &str) {
+    #[expect(clippy::cast_precision_loss, reason = "a thousand")]
+    let all = AGENTS as f64;
+    until("all agents", async || (crate::rig::metric(admin, "mctunnel_tunnels").await == Some(all)).then_some(())).await;
+}
+
+/// Passes TCP connections on until it is cut; then those are reset and new ones pass again.
+pub(crate) struct Wire {
+    pub(crate) address: String,
+    cut: watch::Sender<u64>,
+    _task: JoinSet<()>,
+}
+
+impl Wire {
+    pub(crate) async fn start(to: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let (cut, watch) = watch::channel(0);
+        let to = to.to_owned();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let mut passing = JoinSet::new();
+            while let Ok((near, _)) = listener.accept().await {
+                let (to, mut watch) = (to.clone(), watch.clone());
+                watch.mark_unchanged();
+                passing.spawn(async move {
+                    let Ok(far) = TcpStream::connect(to).await else { return };
+                    pass(near, far, watch).await;
+                });
+            }
+        });
+        Self { address, cut, _task: task }
+    }
+
+    pub(crate) fn cut(&self) {
+        self.cut.send_modify(|n| *n += 1);
+    }
+}
+
+async fn pass(mut near: TcpStream, mut far: TcpStream, mut cut: watch::Receiver<u64>) {
+    tokio::select! {
+        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+        _ = cut.changed() => {}
+    }
+    let _ = near.set_zero_linger();
+    let _ = far.set_zero_linger();
+}

@@ -1,0 +1,221 @@
+//! Starts hubs, agents and targets, and talks CONNECT to them.
+
+use serde_json::Value;
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    process::{Child, Command},
+    task::JoinSet,
+    time::Instant,
+};
+
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_mctunnel");
+/// No step of a healthy run takes longer, on a busy machine either.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A hub and its data directory.
+pub(crate) struct Rig {
+    pub(crate) dir: TempDir,
+    pub(crate) hub: Process,
+    pub(crate) tunnel: String,
+    pub(crate) connect: String,
+    pub(crate) admin: String,
+}
+
+/// A running `mctunnel`; killed when dropped.
+pub(crate) struct Process {
+    pub(crate) child: Child,
+    pub(crate) ready: Value,
+}
+
+impl Process {
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id().expect("it runs")).expect("a pid")
+    }
+
+    /// Sends a signal with the system's own `kill`, as an operator would.
+    pub(crate) async fn signal(&self, name: &str) {
+        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status().await;
+        assert!(status.expect("kill runs").success());
+    }
+
+    pub(crate) async fn wait(&mut self) -> std::process::ExitStatus {
+        tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it ends in time").expect("it was ours")
+    }
+
+    /// Resident memory in KiB.
+    pub(crate) fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
+        let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("VmRSS");
+        line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
+    }
+}
+
+impl Rig {
+    pub(crate) async fn start() -> Self {
+        Self::start_with("127.0.0.1:0", "127.0.0.1:0", &[]).await
+    }
+
+    pub(crate) async fn start_with(tunnel: &str, connect: &str, more: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let hub = start_hub(dir.path(), "hub.ready", tunnel, connect, more).await;
+        Self {
+            tunnel: text(&hub.ready, "tunnel"),
+            connect: text(&hub.ready, "connect"),
+            admin: text(&hub.ready, "admin"),
+            hub,
+            dir,
+        }
+    }
+
+    /// Adds a cluster and gives its join bundle.
+    pub(crate) async fn add(&self, cluster: &str) -> PathBuf {
+        let out = self.dir.path().join(format!("{cluster}.join"));
+        let status = Command::new(BINARY)
+            .args(["cluster", "add", cluster, "--hub", &self.tunnel, "--data-dir"])
+            .arg(self.dir.path())
+            .arg("--out")
+            .arg(&out)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .await;
+        assert!(status.expect("it runs").success(), "{cluster} was added");
+        out
+    }
+
+    /// Starts an agent and waits until its tunnel is up.
+    pub(crate) async fn agent(&self, join: &Path, allow: &[String]) -> Process {
+        let ready = self.dir.path().join(format!("agent-{}.ready", unique()));
+        let mut command = Command::new(BINARY);
+        command.arg("agent").arg("--join").arg(join).args(["--admin-listen", "127.0.0.1:0", "--log-level", "warn"]);
+        allow.iter().for_each(|rule| {
+            command.arg("--allow").arg(format!("tcp://{rule}"));
+        });
+        start(command, &ready).await
+    }
+
+    pub(crate) async fn open(&self, cluster: &str, target: &str) -> Result<TcpStream, String> {
+        connect(&self.connect, cluster, target).await
+    }
+
+    /// One value of the hub's metrics.
+    pub(crate) async fn metric(&self, line: &str) -> Option<f64> {
+        metric(&self.admin, line).await
+    }
+}
+
+pub(crate) async fn start_hub(dir: &Path, ready: &str, tunnel: &str, connect: &str, more: &[&str]) -> Process {
+    let ready = dir.join(ready);
+    let mut command = Command::new(BINARY);
+    command.arg("hub").arg("--data-dir").arg(dir);
+    command.args(["--tunnel-listen", tunnel, "--connect-listen", connect, "--gateway-listen", "127.0.0.1:0"]);
+    command.args(["--admin-listen", "127.0.0.1:0", "--log-level", "warn"]).args(more);
+    start(command, &ready).await
+}
+
+async fn start(mut command: Command, ready: &Path) -> Process {
+    command.arg("--ready-file").arg(ready).kill_on_drop(true).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut child = command.spawn().expect("the binary starts");
+    let content = until("the ready file", async || {
+        if let Ok(Some(status)) = child.try_wait() {
+            panic!("it ended before it was ready: {status}");
+        }
+        std::fs::read_to_string(ready).ok()
+    })
+    .await;
+    Process { child, ready: serde_json::from_str(&content).expect("the ready file is JSON") }
+}
+
+pub(crate) fn text(value: &Value, key: &str) -> String {
+    value[key].as_str().unwrap_or_else(|| panic!("{key} in {value}")).to_owned()
+}
+
+/// Opens a connection through the hub's CONNECT listener; an error is the status line.
+pub(crate) async fn connect(proxy: &str, cluster: &str, target: &str) -> Result<TcpStream, String> {
+    let mut socket = TcpStream::connect(proxy).await.map_err(|e| e.to_string())?;
+    socket.set_nodelay(true).map_err(|e| e.to_string())?;
+    let head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nx-mctunnel-cluster: {cluster}\r\n\r\n");
+    socket.write_all(head.as_bytes()).await.map_err(|e| e.to_string())?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(socket.read_u8().await.map_err(|e| e.to_string())?);
+    }
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let line = answer.lines().next().unwrap_or_default().to_owned();
+    if line.starts_with("HTTP/1.1 200 ") { Ok(socket) } else { Err(line) }
+}
+
+pub(crate) async fn metric(admin: &str, line: &str) -> Option<f64> {
+    let mut socket = TcpStream::connect(admin).await.ok()?;
+    socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.ok()?;
+    let mut all = String::new();
+    socket.read_to_string(&mut all).await.ok()?;
+    let found = all.lines().find_map(|l| l.strip_prefix(line)?.strip_prefix(' '))?;
+    found.trim().parse().ok()
+}
+
+/// Asks again and again until there is an answer.
+pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "waited for {what} in vain");
+        // tidy: sleep because another process gives no other sign
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn unique() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A target inside the cluster: each connection is served by `serve`.
+pub(crate) struct Target {
+    pub(crate) address: String,
+    _tasks: JoinSet<()>,
+}
+
+impl Target {
+    pub(crate) async fn start<F: Future<Output = ()> + Send + 'static>(serve: fn(TcpStream) -> F) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((socket, _)) = listener.accept().await {
+                let _ = socket.set_nodelay(true);
+                connections.spawn(serve(socket));
+                while connections.try_join_next().is_some() {}
+            }
+        });
+        Self { address, _tasks: tasks }
+    }
+}
+
+/// Sends everything back, and ends when the client does.
+pub(crate) async fn echo(mut socket: TcpStream) {
+    let (mut read, mut write) = socket.split();
+    let _ = tokio::io::copy(&mut read, &mut write).await;
+    let _ = write.shutdown().await;
+}
+
+/// One short exchange over a new connection.
+pub(crate) async fn exchange(proxy: &str, cluster: &str, target: &str, text: &[u8]) -> Result<(), String> {
+    let mut socket = connect(proxy, cluster, target).await?;
+    socket.write_all(text).await.map_err(|e| format!("write: {e}"))?;
+    socket.shutdown().await.map_err(|e| format!("shutdown: {e}"))?;
+    let mut back = Vec::new();
+    socket.read_to_end(&mut back).await.map_err(|e| format!("read: {e}"))?;
+    if back == text { Ok(()) } else { Err(format!("{} of {} bytes came back", back.len(), text.len())) }
+}

@@ -1,0 +1,70 @@
+//! A reader that never reads and a destination that never reads cost a bounded amount of memory, and nothing once they are gone.
+
+use crate::rig::{Rig, Target, echo, exchange, until};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+const STALLED: u64 = 64;
+
+/// Sends without end.
+async fn flood(mut socket: TcpStream) {
+    let chunk = vec![1; 256 * 1024];
+    while socket.write_all(&chunk).await.is_ok() {}
+}
+
+/// Accepts and never reads.
+async fn deaf(socket: TcpStream) {
+    std::future::pending::<()>().await;
+    drop(socket);
+}
+
+#[tokio::test]
+async fn stalled_streams_cost_at_most_a_mebibyte_each_and_nothing_once_closed() {
+    let rig = Rig::start().await;
+    let (flooding, deaf, echoing) =
+        (Target::start(flood).await, Target::start(deaf).await, Target::start(echo).await);
+    let allow = [flooding.address.clone(), deaf.address.clone(), echoing.address.clone()];
+    let agent = rig.agent(&rig.add("c1").await, &allow).await;
+    for _ in 0..200 {
+        exchange(&rig.connect, "c1", &echoing.address, b"warm").await.expect("served");
+    }
+    let before = [rig.hub.resident(), agent.resident()];
+    let mut held = Vec::new();
+    for _ in 0..STALLED {
+        // Nobody reads what the target floods.
+        held.push(rig.open("c1", &flooding.address).await.expect("open"));
+        // The target does not read what we send: fill every buffer on the way.
+        let socket = rig.open("c1", &deaf.address).await.expect("open");
+        let chunk = vec![2; 256 * 1024];
+        until("the way to be full", async || match socket.try_write(&chunk) {
+            Ok(_) => None,
+            Err(_) => Some(()),
+        })
+        .await;
+        held.push(socket);
+    }
+    // Others do not notice, in either direction.
+    for _ in 0..100 {
+        exchange(&rig.connect, "c1", &echoing.address, &[7; 100_000]).await.expect("served beside the stalled");
+    }
+    let stalled = [rig.hub.resident(), agent.resident()];
+    for (before, stalled) in before.iter().zip(stalled) {
+        let each = stalled.saturating_sub(*before) / (2 * STALLED);
+        assert!(each <= 1024, "{each} KiB for each stalled stream");
+    }
+    drop((held, flooding, deaf));
+    until("all streams to end", async || {
+        (rig.metric("mctunnel_streams_open{cluster=\"c1\"}").await == Some(0.0)).then_some(())
+    })
+    .await;
+    until("the memory to come back", async || {
+        let now = [rig.hub.resident(), agent.resident()];
+        now.iter().zip(before).all(|(now, before)| *now <= before + before / 2 + 8 * 1024).then_some(())
+    })
+    .await;
+    let mut socket = rig.open("c1", &echoing.address).await.expect("open");
+    socket.write_all(b"!").await.expect("written");
+    assert_eq!(socket.read_u8().await.expect("still alive"), b'!');
+}
