@@ -58,10 +58,11 @@ impl<L: Link + Unpin> Future for Driver<L> {
 }
 
 impl<L: Link + Unpin> Driver<L> {
-    /// Streams find the driver's waker in the shared state and take it out; it is put back before each round.
+    /// Streams find the driver's waker in the shared state and take it out; it is put back before each round. The driver may
+    /// have moved to another task since the last one.
     fn register(&self, cx: &Context<'_>) {
         let mut state = self.shared.lock();
-        if state.driver.is_none() {
+        if !state.driver.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             state.driver = Some(cx.waker().clone());
         }
     }

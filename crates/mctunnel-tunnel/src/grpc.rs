@@ -125,7 +125,8 @@ fn status_of(headers: &HeaderMap) -> LinkEnd {
 }
 
 fn broken(error: &h2::Error) -> LinkEnd {
-    LinkEnd::Broken(error.to_string())
+    let hung_up = error.get_io().is_some_and(|io| io.kind() == std::io::ErrorKind::UnexpectedEof);
+    LinkEnd::Broken(if hung_up { "the other side hung up".into() } else { error.to_string() })
 }
 
 /// gRPC writes messages with percent codes for everything that is not printable ASCII.

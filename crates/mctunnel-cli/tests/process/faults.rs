@@ -77,7 +77,7 @@ async fn a_cut_connection_between_agent_and_hub_heals_by_itself() {
     let rig = Rig::start().await;
     let target = Target::start(echo).await;
     // The agent reaches the hub through a wire that we can cut.
-    let wire = crate::herd::Wire::start(&rig.tunnel).await;
+    let wire = crate::wire::Wire::start(&rig.tunnel).await;
     let join = rig.add("c1").await;
     let text = std::fs::read_to_string(&join).expect("the bundle").replace(&rig.tunnel, &wire.address);
     std::fs::write(&join, text).expect("rewritten");

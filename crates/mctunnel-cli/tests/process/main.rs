@@ -3,6 +3,6 @@
 mod bytes;
 mod drain;
 mod faults;
-mod herd;
 mod rig;
 mod stall;
+mod wire;

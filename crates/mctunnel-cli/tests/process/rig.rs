@@ -11,6 +11,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     process::{Child, Command},
+    sync::{Mutex, MutexGuard},
     task::JoinSet,
     time::Instant,
 };
@@ -19,8 +20,12 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_mctunnel");
 /// No step of a healthy run takes longer, on a busy machine either.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// These tests hold processes to times, so they run one after the other.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
 /// A hub and its data directory.
 pub(crate) struct Rig {
+    _turn: MutexGuard<'static, ()>,
     pub(crate) dir: TempDir,
     pub(crate) hub: Process,
     pub(crate) tunnel: String,
@@ -63,9 +68,11 @@ impl Rig {
     }
 
     pub(crate) async fn start_with(tunnel: &str, connect: &str, more: &[&str]) -> Self {
+        let turn = ONE_AT_A_TIME.lock().await;
         let dir = tempfile::tempdir().expect("a directory");
         let hub = start_hub(dir.path(), "hub.ready", tunnel, connect, more).await;
         Self {
+            _turn: turn,
             tunnel: text(&hub.ready, "tunnel"),
             connect: text(&hub.ready, "connect"),
             admin: text(&hub.ready, "admin"),
