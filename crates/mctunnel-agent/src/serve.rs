@@ -1,7 +1,7 @@
 //! Steps 6 to 9 of a request's path: authorise again, resolve and dial a pinned address, join, splice.
 
 use crate::{Agent, dial::dial};
-use mctunnel_core::{Happening, Host, Target, splice::splice, target::parse_port};
+use mctunnel_core::{Happening, Host, Target, splice::{Spliced, splice}, target::parse_port};
 use mctunnel_tunnel::{Incoming, Offers, RefuseCode};
 use tokio::{net::TcpStream, time::Instant};
 
@@ -19,9 +19,11 @@ impl Agent {
         // Boxed, so that an idle stream does not keep the room the dial needed.
         let Some((socket, incoming)) = Box::pin(self.reach(incoming)).await else { return };
         // 8 join
-        let Ok(stream) = incoming.join() else { return };
-        // 9 splice
-        let spliced = splice(socket, stream).await;
+        let spliced = match incoming.join() {
+            // 9 splice
+            Ok(stream) => splice(socket, stream).await,
+            Err(lost) => Spliced::never(std::io::Error::other(lost)),
+        };
         self.inner.observe(&Happening::StreamEnded {
             cluster: self.inner.cluster.clone(),
             bytes_up: spliced.bytes_down,

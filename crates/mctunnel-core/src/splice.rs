@@ -37,6 +37,14 @@ pub struct Spliced {
     pub error: Option<SpliceError>,
 }
 
+impl Spliced {
+    /// The end of a splice that could not begin because the stream was gone.
+    #[must_use]
+    pub fn never(error: io::Error) -> Self {
+        Self { bytes_up: 0, bytes_down: 0, error: Some(SpliceError::Stream(error)) }
+    }
+}
+
 /// Which side broke.
 #[derive(Debug)]
 pub enum SpliceError {

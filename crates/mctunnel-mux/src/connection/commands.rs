@@ -139,7 +139,7 @@ impl Connection {
                 None => Ok(Read::Blocked),
             };
         };
-        self.give_back(id, bytes.len(), now, self.liveness.rtt());
+        self.give_back(id, bytes.len(), now, self.liveness.base_rtt());
         self.assert_invariants();
         Ok(Read::Bytes(bytes))
     }

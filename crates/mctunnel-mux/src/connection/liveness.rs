@@ -11,6 +11,8 @@ pub(super) struct Liveness {
     next_ping: Moment,
     last_heard: Moment,
     rtt: Option<Duration>,
+    /// The round-trip time without queues: the lowest seen, drifting slowly upwards so that a changed route is noticed.
+    base_rtt: Option<Duration>,
 }
 
 impl Liveness {
@@ -26,6 +28,10 @@ impl Liveness {
 
     pub(super) fn rtt(&self) -> Option<Duration> {
         self.rtt
+    }
+
+    pub(super) fn base_rtt(&self) -> Option<Duration> {
+        self.base_rtt
     }
 
     /// The nonce of the next PING that will be sent.
@@ -66,6 +72,7 @@ impl Liveness {
         };
         let sample = now.since(at);
         self.rtt = Some(self.rtt.map_or(sample, |old| (old * 7 + sample) / 8));
+        self.base_rtt = Some(self.base_rtt.map_or(sample, |base| sample.min((base * 63 + sample) / 64)));
         Ok(())
     }
 }
