@@ -11,6 +11,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 use tokio::net::TcpStream;
+use tokio_util::io::poll_read_buf;
 
 /// The most read from the socket at once: one full frame.
 const READ_MAX: usize = mctunnel_mux::MAX_PAYLOAD;
@@ -141,16 +142,15 @@ impl Up {
             }
             // Read only what the stream has room for.
             ready!(stream.poll_write_capacity(cx)).map_err(SpliceError::Stream)?;
+            // The buffer exists only while there is something to read.
             ready!(socket.poll_read_ready(cx)).map_err(SpliceError::SocketRead)?;
             let mut buffer = BytesMut::with_capacity(self.read_size);
-            match socket.try_read_buf(&mut buffer) {
-                Ok(0) => {
-                    ready!(Pin::new(&mut *stream).poll_shutdown(cx)).map_err(SpliceError::Stream)?;
-                    self.done = true;
-                }
-                Ok(_) => self.take(buffer),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(SpliceError::SocketRead(error))),
+            let read = poll_read_buf(Pin::new(&mut *socket), cx, &mut buffer);
+            if ready!(read).map_err(SpliceError::SocketRead)? > 0 {
+                self.take(buffer);
+            } else {
+                ready!(Pin::new(&mut *stream).poll_shutdown(cx)).map_err(SpliceError::Stream)?;
+                self.done = true;
             }
         }
         Poll::Ready(Ok(()))

@@ -2,6 +2,7 @@
 
 use crate::{
     Ending, Link, LinkEnd,
+    rounds::Rounds,
     state::{Shared, Wakes},
 };
 use mctunnel_mux::{EndedBy, Moment, ProtocolError};
@@ -14,7 +15,10 @@ use std::{
 use tokio::time::Sleep;
 
 /// Chunks taken from the link before the writing side gets its turn.
-const RECEIVE_BATCH: usize = 32;
+const RECEIVE_BATCH: usize = 16;
+/// Transmits given to the link before the reading side gets its turn: a fast carrier would otherwise take megabytes while a PING,
+/// or somebody's small request, waits to be read.
+const TRANSMIT_BATCH: usize = 4;
 
 /// Drives one tunnel until it ends; poll it in a task of its own. Dropping it ends the tunnel.
 pub struct Driver<L: Link> {
@@ -22,6 +26,7 @@ pub struct Driver<L: Link> {
     link: L,
     timer: Option<(Moment, Pin<Box<Sleep>>)>,
     closing: Option<Ending>,
+    rounds: Arc<Rounds>,
 }
 
 impl<L: Link> fmt::Debug for Driver<L> {
@@ -32,7 +37,7 @@ impl<L: Link> fmt::Debug for Driver<L> {
 
 impl<L: Link> Driver<L> {
     pub(crate) fn new(shared: Arc<Shared>, link: L) -> Self {
-        Self { shared, link, timer: None, closing: None }
+        Self { shared, link, timer: None, closing: None, rounds: Arc::new(Rounds::new()) }
     }
 }
 
@@ -41,23 +46,25 @@ impl<L: Link + Unpin> Future for Driver<L> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ending> {
         let this = self.get_mut();
-        this.register(cx);
-        if this.closing.is_none() {
-            if let Err(ending) = this.poll_open(cx) {
-                this.closing = Some(ending);
-            }
-        }
-        match &this.closing {
-            None => Poll::Pending,
-            Some(ending) => {
-                let ending = ending.clone();
-                this.poll_closing(cx, ending)
-            }
-        }
+        let rounds = Arc::clone(&this.rounds);
+        rounds.poll(cx, |cx| this.poll_round(cx))
     }
 }
 
 impl<L: Link + Unpin> Driver<L> {
+    fn poll_round(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
+        self.register(cx);
+        if self.closing.is_none() {
+            if let Err(ending) = self.poll_open(cx) {
+                self.closing = Some(ending);
+            }
+        }
+        match self.closing.clone() {
+            None => Poll::Pending,
+            Some(ending) => self.poll_closing(cx, ending),
+        }
+    }
+
     /// Streams find the driver's waker in the shared state and take it out; it is put back before each round. The driver may
     /// have moved to another task since the last one.
     fn register(&self, cx: &Context<'_>) {
@@ -126,18 +133,19 @@ impl<L: Link + Unpin> Driver<L> {
     }
 
     fn transmit_while_ready(&mut self, cx: &mut Context<'_>, wakes: &mut Wakes) -> Result<(), Ending> {
-        loop {
+        for _ in 0..TRANSMIT_BATCH {
             let mut sent = false;
-            while let Poll::Ready(ready) = self.link.poll_ready(cx) {
+            if let Poll::Ready(ready) = self.link.poll_ready(cx) {
                 ready.map_err(link_ended)?;
                 let mut state = self.shared.lock();
                 let transmit = state.mux.poll_transmit();
                 state.dispatch(wakes);
                 state.wake_if_idle(wakes);
                 drop(state);
-                let Some(transmit) = transmit else { break };
-                self.link.send(transmit).map_err(link_ended)?;
-                sent = true;
+                if let Some(transmit) = transmit {
+                    self.link.send(transmit).map_err(link_ended)?;
+                    sent = true;
+                }
             }
             match self.link.poll_flush(cx) {
                 Poll::Ready(Err(end)) => return Err(link_ended(end)),
@@ -146,6 +154,8 @@ impl<L: Link + Unpin> Driver<L> {
                 Poll::Ready(Ok(())) | Poll::Pending => return Ok(()),
             }
         }
+        cx.waker().wake_by_ref();
+        Ok(())
     }
 
     /// Says goodbye: the CLOSE frame if we have one to send, then the link itself.

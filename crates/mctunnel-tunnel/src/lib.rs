@@ -11,6 +11,7 @@ mod driver;
 mod ending;
 mod link;
 mod read_ahead;
+mod rounds;
 mod session;
 mod socket;
 mod state;
