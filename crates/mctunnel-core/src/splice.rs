@@ -94,8 +94,8 @@ struct Down {
 
 impl<S: ByteStream> Splice<S> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpliceError>> {
-        let down = self.down.poll(cx, &mut self.socket, &mut self.stream)?;
         let up = self.up.poll(cx, &mut self.socket, &mut self.stream)?;
+        let down = self.down.poll(cx, &mut self.socket, &mut self.stream, self.up.done)?;
         if up.is_ready() && down.is_ready() { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
@@ -176,11 +176,14 @@ impl Down {
         cx: &mut Context<'_>,
         socket: &mut TcpStream,
         stream: &mut S,
+        last: bool,
     ) -> Poll<Result<(), SpliceError>> {
         while !self.done {
             if self.pending.is_empty() {
                 match ready!(stream.poll_read_bytes(cx)).map_err(SpliceError::Stream)? {
                     Some(bytes) => self.pending = bytes,
+                    // The other direction has ended before: closing the socket says the same in one call.
+                    None if last => self.done = true,
                     None => {
                         ready!(tokio::io::AsyncWrite::poll_shutdown(Pin::new(&mut *socket), cx))
                             .map_err(SpliceError::SocketWrite)?;

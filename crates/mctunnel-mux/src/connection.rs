@@ -101,6 +101,8 @@ pub struct Connection {
     highest_peer_id: u64,
     /// Sum of all receive windows.
     committed: u64,
+    /// Bytes read by the applications from all streams.
+    total_read: u64,
     /// Peer's streams that wait for `join` or `refuse`.
     offered: usize,
     /// Streams the peer opened.
@@ -161,6 +163,7 @@ impl Connection {
             next_id: if side == Side::Hub { 2 } else { 1 },
             highest_peer_id: 0,
             committed: 0,
+            total_read: 0,
             offered: 0,
             peer_streams: 0,
             peer_early_window: 0,

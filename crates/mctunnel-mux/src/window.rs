@@ -17,12 +17,34 @@ pub(crate) struct RecvWindow {
     granted: u64,
     buffered: u64,
     pending: u64,
-    last_grant: Moment,
+    /// When the reading of the present two windows' worth began, and how much of it was read.
+    epoch: Moment,
+    read_in_epoch: u64,
+    /// What all streams together had read when it began.
+    tunnel_at_epoch: u64,
+}
+
+/// What all streams of a nearby tunnel have under way together, about: enough to keep both ends busy, a millisecond's worth.
+const NEARBY: u64 = 512 * 1024;
+
+/// What a window must know of its tunnel.
+#[derive(Debug)]
+pub(crate) struct TunnelView {
+    pub(crate) now: Moment,
+    pub(crate) base_rtt: Option<Duration>,
+    /// The most any window may have.
+    pub(crate) cap: u64,
+    /// What a new stream gets.
+    pub(crate) start: u64,
+    /// Memory that is left.
+    pub(crate) spare: u64,
+    /// Bytes that applications have read from all streams so far.
+    pub(crate) total_read: u64,
 }
 
 impl RecvWindow {
     pub(crate) fn new(size: u64) -> Self {
-        Self { size, granted: size, buffered: 0, pending: 0, last_grant: Moment::ZERO }
+        Self { size, granted: size, buffered: 0, pending: 0, epoch: Moment::ZERO, read_in_epoch: 0, tunnel_at_epoch: 0 }
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -45,34 +67,48 @@ impl RecvWindow {
         Ok(())
     }
 
-    /// The application has read; gives the credit to send, when enough has gathered.
-    ///
-    /// Credit goes back a quarter of a window at a time. The window doubles (up to `cap`, and by no more than `spare` bytes of the
-    /// tunnel's memory) when a quarter of it was read within one round trip: then less than four round trips' worth fits into it,
-    /// and the sender may have been waiting for us. `rtt` is the round trip without queues: with queues counted, windows and queues
-    /// would make each other grow.
-    pub(crate) fn consume(
-        &mut self,
-        len: u64,
-        now: Moment,
-        rtt: Option<Duration>,
-        cap: u64,
-        spare: u64,
-    ) -> Option<u64> {
+    /// The application has read; gives the credit to send, when a quarter of a window has gathered.
+    pub(crate) fn consume(&mut self, len: u64, tunnel: &TunnelView) -> Option<u64> {
         self.buffered = self.buffered.saturating_sub(len);
         self.pending += len;
+        self.adjust(len, tunnel);
         if self.pending < self.size / 4 {
             return None;
         }
-        let fast = rtt.is_some_and(|rtt| now.since(self.last_grant) < rtt);
-        if fast {
-            let more = self.size.min(cap.saturating_sub(self.size)).min(spare);
-            self.size += more;
-            self.pending += more;
-        }
-        self.last_grant = now;
         self.granted += self.pending;
         Some(core::mem::take(&mut self.pending))
+    }
+
+    /// Judges the window each time two windows' worth was read. One window's worth proves nothing, for it may have been waiting
+    /// here and was read at once; the second had to be sent in answer to our credit.
+    ///
+    /// - Far away: when that took less than four round trips, the window held the sender back, and it doubles. `base_rtt` is the
+    ///   round trip without queues: with queues counted, windows and queues would make each other grow.
+    /// - Nearby the round trip is nothing and the work at both ends is all: there the streams share [`NEARBY`] by their part of the
+    ///   traffic. More would only be a queue that small requests wait behind, so a window that has more gives some back.
+    fn adjust(&mut self, len: u64, tunnel: &TunnelView) {
+        if self.read_in_epoch == 0 {
+            self.epoch = tunnel.now;
+            self.tunnel_at_epoch = tunnel.total_read;
+        }
+        self.read_in_epoch += len;
+        if self.read_in_epoch < 2 * self.size {
+            return;
+        }
+        let everybody = tunnel.total_read.saturating_sub(self.tunnel_at_epoch).max(self.read_in_epoch);
+        let share = NEARBY.saturating_mul(self.read_in_epoch) / everybody;
+        let took = tunnel.now.since(self.epoch);
+        self.read_in_epoch = 0;
+        let Some(rtt) = tunnel.base_rtt else { return };
+        if took < rtt * 4 || self.size < share {
+            let more = self.size.min(tunnel.cap.saturating_sub(self.size)).min(tunnel.spare);
+            self.size += more;
+            self.pending += more;
+        } else if took > rtt * 16 {
+            let excess = self.size.saturating_sub((share * 2).max(tunnel.start)).min(self.pending);
+            self.size -= excess;
+            self.pending -= excess;
+        }
     }
 
     pub(crate) fn assert_invariants(&self) {
@@ -114,32 +150,57 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+    const KIB: u64 = 1024;
+
+    fn view(now: Moment, cap: u64, spare: u64, total_read: u64) -> TunnelView {
+        TunnelView { now, base_rtt: Some(MS), cap, start: 64 * KIB, spare, total_read }
+    }
 
     #[test]
     fn credit_comes_back_when_read_and_is_conserved() {
         let mut w = RecvWindow::new(100);
+        let late = view(Moment::ZERO + MS * 100, 1000, 1000, 80);
         w.receive(80).unwrap();
-        assert_eq!(w.consume(20, Moment::ZERO + MS * 100, Some(MS), 1000, 1000), None, "less than a quarter");
-        assert_eq!(w.consume(40, Moment::ZERO + MS * 100, Some(MS), 1000, 1000), Some(60));
+        assert_eq!(w.consume(20, &late), None, "less than a quarter");
+        assert_eq!(w.consume(40, &late), Some(60));
         w.assert_invariants();
         w.receive(80).unwrap();
         assert!(w.receive(1).is_err(), "the window is exact");
     }
 
+    /// Reads two windows' worth, the second half of it at `now`, while others read so many times as much.
+    fn read_two(w: &mut RecvWindow, now: Moment, cap: u64, spare: u64, others: u64) {
+        let (size, piece) = (w.size(), w.size() / 2);
+        for (n, at) in [Moment::ZERO, Moment::ZERO, now, now].into_iter().enumerate() {
+            assert_eq!(w.size(), size, "one window's worth proves nothing");
+            w.receive(piece).unwrap();
+            let total = piece * (1 + others) * (u64::try_from(n).unwrap() + 1);
+            w.consume(piece, &view(at, cap, spare, total));
+        }
+        w.assert_invariants();
+    }
+
     #[test]
-    fn a_window_grows_only_when_it_was_the_limit_and_memory_allows() {
-        let fast = Moment::ZERO + MS / 2;
-        for (now, cap, spare, size) in [
-            (fast, 1000, 1000, 200),
-            (fast, 150, 1000, 150),
-            (fast, 1000, 30, 130),
-            (Moment::ZERO + MS * 3, 1000, 1000, 100),
-        ] {
-            let mut w = RecvWindow::new(100);
-            w.receive(50).unwrap();
-            assert!(w.consume(50, now, Some(MS), cap, spare).is_some());
-            assert_eq!(w.size(), size);
-            w.assert_invariants();
+    fn a_window_grows_when_it_was_the_limit_and_memory_allows() {
+        let (fast, slow) = (Moment::ZERO + MS * 3, Moment::ZERO + MS * 4);
+        let start = 1024 * KIB;
+        for (now, cap, spare, size) in
+            [(fast, 8192, 8192, 2048), (fast, 1500, 8192, 1500), (fast, 8192, 300, 1324), (slow, 8192, 8192, 1024)]
+        {
+            let mut w = RecvWindow::new(start);
+            read_two(&mut w, now, cap * KIB, spare * KIB, 0);
+            assert_eq!(w.size(), size * KIB);
+        }
+    }
+
+    #[test]
+    fn nearby_a_window_follows_its_part_of_the_traffic() {
+        let later = Moment::ZERO + MS * 100;
+        for (before, others, after) in [(64, 0, 128), (256, 0, 512), (64, 15, 64), (256, 15, 64), (512, 0, 512)] {
+            let mut w = RecvWindow::new(before * KIB);
+            read_two(&mut w, later, 8192 * KIB, 8192 * KIB, others);
+            let size = w.size() / KIB;
+            assert!(size == after || (after < before && size < before), "{before} became {size}, not {after}");
         }
     }
 }

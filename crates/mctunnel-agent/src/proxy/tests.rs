@@ -113,7 +113,7 @@ async fn through(userinfo: &str, pieces: &'static [&'static str]) -> (Result<Tcp
 
 #[tokio::test]
 async fn the_head_is_taken_and_the_hubs_first_bytes_are_left() {
-    let whole: &[&str] = &["HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\nfirst bytes"];
+    let whole: &[&str] = &["HTTP/1.1 200 OK\r\nVia: x\r\n\r\nfirst bytes"];
     let split: &[&str] = &["HTTP/1.0 2", "00 OK\r\n", "Via: x\r\n\r", "\nfirst ", "bytes"];
     for pieces in [whole, split] {
         let (socket, request) = through("u:p@", pieces).await;

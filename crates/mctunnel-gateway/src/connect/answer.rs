@@ -10,7 +10,7 @@ use tokio::{
 };
 
 /// Begins the tunnel; the next byte is the target's.
-pub(super) const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
+pub(super) const ESTABLISHED: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
 
 /// The answer to a request the opener refused.
 pub(super) fn for_open_error(error: &OpenError) -> String {

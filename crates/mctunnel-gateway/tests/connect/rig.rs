@@ -96,7 +96,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// What a good request looks like.
 pub(crate) const REQUEST: &[u8] = b"CONNECT db:1 HTTP/1.1\r\nx-mctunnel-cluster: c1\r\n\r\n";
 /// What its answer looks like.
-pub(crate) const ESTABLISHED: &str = "HTTP/1.1 200 Connection established\r\n\r\n";
+pub(crate) const ESTABLISHED: &str = "HTTP/1.1 200 OK\r\n\r\n";
 
 // === ScriptedOpen ===
 

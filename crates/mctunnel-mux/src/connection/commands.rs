@@ -4,6 +4,7 @@ use super::{Connection, Phase, Read};
 use crate::{
     Drain, EndedBy, Event, Frame, Header, Moment, Open, OpenRefused, RefuseCode, ResetCode, StreamError, StreamId,
     stream::{Fin, Phase as StreamPhase, Stream},
+    window::TunnelView,
     wire::len_u64,
 };
 use alloc::string::String;
@@ -196,12 +197,22 @@ impl Connection {
 
     /// Gives the peer credit for what was taken from a stream, if it can still use it. Without a round-trip time no window grows.
     fn give_back(&mut self, id: StreamId, len: usize, now: Moment, rtt: Option<Duration>) {
-        let (cap, spare) = (self.config.max_window, self.spare_memory());
+        self.total_read += len_u64(len);
+        let mut tunnel = TunnelView {
+            now,
+            base_rtt: rtt,
+            cap: self.config.max_window,
+            start: self.affordable_window(),
+            spare: self.spare_memory(),
+            total_read: self.total_read,
+        };
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        let rtt = rtt.filter(|_| !stream.peer_finished && stream.cut.is_none());
+        if stream.peer_finished || stream.cut.is_some() {
+            tunnel.base_rtt = None;
+        }
         let before = stream.window.size();
-        let credit = stream.window.consume(len_u64(len), now, rtt, cap, spare);
-        self.committed += stream.window.size() - before;
+        let credit = stream.window.consume(len_u64(len), &tunnel);
+        self.committed = self.committed - before + stream.window.size();
         let useful = !stream.peer_finished && stream.cut.is_none() && self.phase == Phase::Open;
         if let Some(credit) = credit.filter(|credit| useful && *credit > 0) {
             self.control.push_back(Frame::Window { stream: id, credit });
