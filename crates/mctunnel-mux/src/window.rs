@@ -87,6 +87,9 @@ impl RecvWindow {
     /// - Nearby the round trip is nothing and the work at both ends is all: there the streams share [`NEARBY`] by their part of the
     ///   traffic. More would only be a queue that small requests wait behind, so a window that has more gives some back.
     fn adjust(&mut self, len: u64, tunnel: &TunnelView) {
+        if len == 0 {
+            return;
+        }
         if self.read_in_epoch == 0 {
             self.epoch = tunnel.now;
             self.tunnel_at_epoch = tunnel.total_read;
@@ -96,7 +99,7 @@ impl RecvWindow {
             return;
         }
         let everybody = tunnel.total_read.saturating_sub(self.tunnel_at_epoch).max(self.read_in_epoch);
-        let share = NEARBY.saturating_mul(self.read_in_epoch) / everybody;
+        let share = NEARBY.saturating_mul(self.read_in_epoch) / everybody.max(1);
         let took = tunnel.now.since(self.epoch);
         self.read_in_epoch = 0;
         let Some(rtt) = tunnel.base_rtt else { return };
@@ -178,6 +181,13 @@ mod tests {
             w.consume(piece, &view(at, cap, spare, total));
         }
         w.assert_invariants();
+    }
+
+    #[test]
+    fn a_window_of_nothing_stays_that() {
+        let mut w = RecvWindow::new(0);
+        assert_eq!(w.consume(0, &view(Moment::ZERO, 1000, 1000, 0)), Some(0));
+        assert_eq!(w.size(), 0);
     }
 
     #[test]
