@@ -25,10 +25,9 @@ pub(crate) struct Telemetry {
     tunnel_was_up: watch::Sender<bool>,
 }
 
-/// The counts of one cluster, found once and then used without a look-up by labels.
+/// The counts of one cluster's streams, found once and then used without a look-up by labels. They exist from the first stream
+/// on: thousands of idle tunnels should cost no more than they must.
 struct OfCluster {
-    tunnel_up: Counter,
-    tunnel_down: Counter,
     streams_opened: Counter,
     streams_open: Gauge,
     bytes_up: Counter,
@@ -83,8 +82,6 @@ impl Telemetry {
             self.counter(STREAM_BYTES, labels)
         };
         let counts = Arc::new(OfCluster {
-            tunnel_up: self.counter(TUNNEL_UP, label()),
-            tunnel_down: self.counter(TUNNEL_DOWN, label()),
             streams_opened: self.counter(STREAMS_OPENED, label()),
             streams_open: self.recorder.register_gauge(&Key::from_parts(STREAMS_OPEN, label()), &METADATA),
             bytes_up: bytes("up"),
@@ -100,12 +97,12 @@ impl Observe for Telemetry {
     fn observe(&self, happening: &Happening) {
         match happening {
             Happening::TunnelUp { cluster, generation, instance, peer } => {
-                self.of(cluster).tunnel_up.increment(1);
+                self.count_tunnel(TUNNEL_UP, cluster);
                 self.tunnel_was_up.send_replace(true);
                 info!(%cluster, generation, instance, peer, "A tunnel is up.");
             }
             Happening::TunnelDown { cluster, generation, lasted, reason } => {
-                self.of(cluster).tunnel_down.increment(1);
+                self.count_tunnel(TUNNEL_DOWN, cluster);
                 info!(%cluster, generation, ?lasted, reason, "A tunnel is down.");
             }
             Happening::TunnelReplaced { cluster, old_generation, new_generation, duel } => {
@@ -153,6 +150,10 @@ impl Observe for Telemetry {
 }
 
 impl Telemetry {
+    fn count_tunnel(&self, name: &'static str, cluster: &ClusterName) {
+        self.counter(name, vec![Label::new("cluster", cluster.to_string())]).increment(1);
+    }
+
     fn count_replaced(&self, cluster: &ClusterName, duel: bool) {
         let duel = Label::from_static_parts("duel", if duel { "true" } else { "false" });
         self.counter(TUNNEL_REPLACED, vec![Label::new("cluster", cluster.to_string()), duel]).increment(1);

@@ -62,7 +62,14 @@ impl Hub {
         let (greeting, driver) = Session::hub(link, self.inner.config.tunnel.clone());
         let mut driver = Box::pin(driver);
         let hello = tokio::select! {
-            hello = greeting.hello() => hello,
+            hello = greeting.hello() => match hello {
+                Ok(hello) => Ok(hello),
+                Err(ending) => {
+                    // The agent is told why before the connection goes.
+                    let _ = tokio::time::timeout(GOODBYE, &mut driver).await;
+                    Err(ending)
+                }
+            },
             ending = &mut driver => Err(ending),
         };
         let hello = hello.map_err(|ending| turned_away("MCT-ADMIT-HELLO", ending.to_string()))?;
@@ -169,14 +176,16 @@ impl Hub {
             let stopped = async {
                 self.inner.stopped.cancelled().await;
                 session.close(CloseCode::Done, "the hub stops");
+            };
+            // An agent that neither reads our goodbye nor hangs up must not keep the connection.
+            let said_goodbye = async {
                 session.ended().await;
                 tokio::time::sleep(GOODBYE).await;
             };
-            tokio::pin!(refusing, stopped);
             tokio::select! {
                 ending = &mut driver => ending,
-                () = &mut stopped => session.ended().await,
-                () = async { refusing.await; std::future::pending().await } => session.ended().await,
+                () = said_goodbye => session.ended().await,
+                () = async { tokio::join!(refusing, stopped); std::future::pending().await } => session.ended().await,
             }
         };
         self.inner.registry.deactivate(&cluster, leave.generation);

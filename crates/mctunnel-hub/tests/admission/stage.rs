@@ -1,0 +1,161 @@
+//! A hub in this process with its own data directory and a real port, what it reported, and honest agents beside the others.
+
+use mctunnel_agent::{Agent, allow::AllowList};
+use mctunnel_core::{ClusterName, Destination, Happening, Observe, Open, OpenError, OpenRequest, Target};
+use mctunnel_hub::{Config, Hub};
+use mctunnel_identity::{ClusterFiles, HUB_SERVER_NAME, HubAuthority, JoinBundle};
+use parking_lot::Mutex;
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    sync::Notify,
+    task::JoinSet,
+    time::timeout,
+};
+
+/// The longest anything here may take; nothing waits for it to pass.
+pub(crate) const LIMIT: Duration = Duration::from_secs(15);
+
+pub(crate) struct Stage {
+    pub(crate) dir: TempDir,
+    pub(crate) authority: HubAuthority,
+    pub(crate) clusters: ClusterFiles,
+    pub(crate) hub: Hub,
+    pub(crate) address: SocketAddr,
+    pub(crate) seen: Arc<Recorder>,
+    echo: u16,
+    tasks: JoinSet<()>,
+}
+
+impl Stage {
+    pub(crate) async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// A hub with other knobs.
+    pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config::default();
+        change(&mut config);
+        let dir = tempfile::tempdir().unwrap();
+        let authority = HubAuthority::open_or_create(dir.path(), &[]).unwrap();
+        let clusters = ClusterFiles::new(dir.path());
+        let seen = Arc::new(Recorder::default());
+        let observer = Arc::clone(&seen);
+        let hub = Hub::builder(&authority, Arc::new(clusters.clone())).config(config).observer(observer);
+        let hub = hub.build().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut tasks = JoinSet::new();
+        let serving = hub.clone();
+        tasks.spawn(async move { serving.serve_tunnels(listener, serving.stopping()).await });
+        let echo = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = echo.local_addr().unwrap().port();
+        tasks.spawn(serve_echo(echo));
+        Self { dir, authority, clusters, hub, address, seen, echo: port, tasks }
+    }
+
+    /// Adds a cluster and gives what its agent needs. A second time, the first certificate no longer counts.
+    pub(crate) fn join_bundle(&self, name: &str) -> JoinBundle {
+        let cluster = cluster(name);
+        let issued = self.authority.issue_agent(&cluster, Duration::from_secs(3600)).unwrap();
+        self.clusters.add(&cluster, &issued.serial, true).unwrap();
+        JoinBundle {
+            version: JoinBundle::VERSION,
+            cluster,
+            hub: self.address.to_string(),
+            hub_server_name: HUB_SERVER_NAME.to_owned(),
+            ca_pem: self.authority.ca_pem().to_owned(),
+            certificate_pem: issued.certificate_pem,
+            key_pem: issued.key_pem,
+        }
+    }
+
+    /// Starts a real agent of a new cluster and waits until it is registered.
+    pub(crate) async fn honest_agent(&mut self, name: &str) -> Agent {
+        let allow = AllowList::parse([format!("tcp://127.0.0.1:{}", self.echo)]).unwrap();
+        let agent = Agent::builder(&self.join_bundle(name)).allow(allow).build().unwrap();
+        let running = agent.clone();
+        self.tasks.spawn(async move { running.run().await });
+        self.seen.wait("the agent's tunnel", |h| matches!(h, Happening::TunnelUp { cluster, .. } if cluster.as_str() == name)).await;
+        agent
+    }
+
+    /// A request to the echo server inside a cluster.
+    pub(crate) fn request(&self, name: &str) -> OpenRequest {
+        let target = Target::parse(&format!("127.0.0.1:{}", self.echo)).unwrap();
+        OpenRequest::new(Destination { cluster: cluster(name), target })
+    }
+
+    /// Sends a few bytes through a cluster's tunnel and back.
+    pub(crate) async fn exchange(&self, name: &str) -> Result<(), OpenError> {
+        let mut stream = timeout(LIMIT, self.hub.open(self.request(name))).await.unwrap()?;
+        stream.write_all(b"ping").await.unwrap();
+        let mut answer = [0; 4];
+        timeout(LIMIT, stream.read_exact(&mut answer)).await.unwrap().unwrap();
+        assert_eq!(&answer, b"ping");
+        Ok(())
+    }
+
+    /// The names of the clusters that have a tunnel.
+    pub(crate) fn registered(&self) -> Vec<String> {
+        self.hub.tunnels().iter().map(|tunnel| tunnel.cluster.to_string()).collect()
+    }
+}
+
+pub(crate) fn cluster(name: &str) -> ClusterName {
+    ClusterName::parse(name).unwrap()
+}
+
+async fn serve_echo(listener: TcpListener) {
+    let mut connections = JoinSet::new();
+    while let Ok((mut socket, _)) = listener.accept().await {
+        connections.spawn(async move {
+            let (mut reader, mut writer) = socket.split();
+            let _ = tokio::io::copy(&mut reader, &mut writer).await;
+        });
+    }
+}
+
+/// Everything the hub reported.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    happenings: Mutex<Vec<Happening>>,
+    changed: Notify,
+}
+
+impl Observe for Recorder {
+    fn observe(&self, happening: &Happening) {
+        self.happenings.lock().push(happening.clone());
+        self.changed.notify_waiters();
+    }
+}
+
+impl Recorder {
+    /// Waits until something of the kind was reported, before or after now.
+    pub(crate) async fn wait(&self, what: &str, is_it: impl Fn(&Happening) -> bool) -> Happening {
+        let found = timeout(LIMIT, async {
+            loop {
+                let changed = self.changed.notified();
+                if let Some(happening) = self.happenings.lock().iter().find(|h| is_it(h)) {
+                    return happening.clone();
+                }
+                changed.await;
+            }
+        });
+        found.await.unwrap_or_else(|_| panic!("{what} was not reported, but {:?}", self.happenings.lock()))
+    }
+
+    /// Waits until a peer was turned away; gives why. Each refusal is given once.
+    pub(crate) async fn refusal(&self) -> (&'static str, String) {
+        let refused = self.wait("a refusal", |h| matches!(h, Happening::PeerRefused { .. })).await;
+        self.happenings.lock().retain(|h| *h != refused);
+        let Happening::PeerRefused { code, reason, .. } = refused else { unreachable!("it was waited for") };
+        (code, reason)
+    }
+
+    pub(crate) fn count(&self, is_it: impl Fn(&Happening) -> bool) -> usize {
+        self.happenings.lock().iter().filter(|h| is_it(h)).count()
+    }
+}
