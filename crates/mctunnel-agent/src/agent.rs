@@ -95,7 +95,8 @@ impl Agent {
     #[must_use]
     pub fn status(&self) -> Option<AgentStatus> {
         let tunnels = self.inner.tunnels.lock();
-        let newest = tunnels.iter().max_by_key(|t| t.generation)?;
+        let live = tunnels.iter().filter(|t| t.session.ending().is_none());
+        let newest = live.max_by_key(|t| t.generation)?;
         Some(AgentStatus {
             generation: newest.generation,
             up: newest.since.elapsed(),

@@ -52,8 +52,7 @@ pub async fn dial(
     // 7 dial what was checked, and nothing else
     match race(*first, rest, deadline).await {
         Ok(stream) => {
-            // Fails only on a socket that is dead already; whoever reads from it finds out.
-            let _ = stream.set_nodelay(true);
+            mctunnel_core::keepalive::prepare(&stream);
             Ok(stream)
         }
         Err(attempt) => Err(DialRefusal::from_attempt(target, &attempt, timeout)),

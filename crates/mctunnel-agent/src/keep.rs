@@ -14,6 +14,9 @@ use tokio::time::Instant;
 /// How long the goodbye to the hub may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 
+/// A hub may ask us to stay away, but not for good.
+const LONGEST_WISH: Duration = Duration::from_secs(300);
+
 impl Agent {
     /// Keeps a tunnel up until [`Agent::drain`] or [`Agent::stop`]. The hub is looked up anew at each attempt.
     pub async fn run(&self) {
@@ -92,7 +95,7 @@ impl Agent {
         tokio::select! {
             ending = session.ended() => (since.elapsed(), ending.to_string(), Duration::ZERO),
             drain = session.drained_by_peer() => {
-                let wait = Duration::from_millis(drain.reconnect_after_ms);
+                let wait = Duration::from_millis(drain.reconnect_after_ms).min(LONGEST_WISH);
                 let spread = wait.mul_f64(rand::random::<f64>() / 4.0);
                 (since.elapsed(), format!("the hub asks to move: {}", drain.message), wait + spread)
             }
@@ -104,8 +107,10 @@ impl Agent {
         let ending: Ending = {
             let serving = self.serve(offers);
             let stopped = async {
-                self.inner.stopped.cancelled().await;
-                session.close(CloseCode::Done, "the agent stops");
+                tokio::select! {
+                    () = self.inner.stopped.cancelled() => session.close(CloseCode::Done, "the agent stops"),
+                    _ = session.ended() => {}
+                }
                 session.ended().await;
                 tokio::time::sleep(GOODBYE).await;
             };

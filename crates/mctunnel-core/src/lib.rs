@@ -5,6 +5,7 @@
 
 pub mod clusters;
 pub mod error;
+pub mod keepalive;
 pub mod name;
 pub mod observe;
 pub mod open;

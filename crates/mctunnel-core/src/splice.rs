@@ -94,9 +94,15 @@ struct Down {
 
 impl<S: ByteStream> Splice<S> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpliceError>> {
-        let up = self.up.poll(cx, &mut self.socket, &mut self.stream)?;
         let down = self.down.poll(cx, &mut self.socket, &mut self.stream, self.up.done)?;
-        if up.is_ready() && down.is_ready() { Poll::Ready(Ok(())) } else { Poll::Pending }
+        match self.up.poll(cx, &mut self.socket, &mut self.stream) {
+            // The other end takes nothing more, but what it had finished sending is still being delivered.
+            Poll::Ready(Err(SpliceError::Stream(_))) if down.is_pending() => Poll::Pending,
+            up => {
+                let up = up?;
+                if up.is_ready() && down.is_ready() { Poll::Ready(Ok(())) } else { Poll::Pending }
+            }
+        }
     }
 
     /// Passes a cut on to the side that does not know of it yet.
@@ -104,6 +110,7 @@ impl<S: ByteStream> Splice<S> {
         self.passed_on = true;
         match error {
             None => {}
+            Some(SpliceError::Stream(_)) if self.down.done => {}
             Some(SpliceError::Stream(_)) => {
                 // A reset instead of a clean end, so that the other program knows.
                 let _ = self.socket.set_zero_linger();

@@ -11,19 +11,26 @@ use mctunnel_tunnel::{
     CloseCode, Drain, DrainReason, Driver, Hello, LinkEnd, Offers, ReadAhead, RefuseCode, Session, Welcome,
     grpc::{Accepting, Call, ServerLink, Status},
 };
-use std::{pin::Pin, time::Duration};
+use std::{
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 use tokio::{net::TcpStream, time::Instant};
-use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, rustls::server::Acceptor, server::TlsStream};
 
 type Io = TlsStream<ReadAhead<TcpStream>>;
 type TunnelDriver = Pin<Box<Driver<ServerLink<Io>>>>;
+
+/// How long a peer may take to send the first message of TLS.
+const FIRST_WORD: Duration = Duration::from_secs(3);
 
 /// How long the goodbye to a peer may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// A tunnel that was taken in.
 struct Admitted {
-    cluster: ClusterName,
+    agent: AgentIdentity,
     leave: Leave,
     session: Session,
     offers: Offers,
@@ -88,15 +95,19 @@ impl Hub {
         };
         let (session, offers) = greeting.welcome(self.welcome(&agent.cluster, &leave));
         self.activate(&agent.cluster, &leave, &hello, peer, &session);
-        Ok(Admitted { cluster: agent.cluster, leave, session, offers, driver })
+        Ok(Admitted { agent, leave, session, offers, driver })
     }
 
     /// TLS with a client certificate; who the agent is, is its URI SAN and nothing else.
     async fn verify(&self, socket: TcpStream) -> Result<(Io, AgentIdentity), TurnedAway> {
-        let _turn = self.inner.handshakes.acquire().await;
         mctunnel_tunnel::tune(&socket).map_err(|error| turned_away("MCT-ADMIT-SOCKET", error.to_string()))?;
-        let io = self.inner.tls.accept(ReadAhead::new(socket)).await;
-        let io = io.map_err(|error| turned_away("MCT-ADMIT-TLS", error.to_string()))?;
+        let tls_failed = |error: std::io::Error| turned_away("MCT-ADMIT-TLS", error.to_string());
+        // A peer that says nothing does not get a turn: those are for the work of the handshake.
+        let greeted = LazyConfigAcceptor::new(Acceptor::default(), ReadAhead::new(socket));
+        let greeted = tokio::time::timeout(FIRST_WORD, greeted).await;
+        let greeted = greeted.map_err(|_| turned_away("MCT-ADMIT-TIMEOUT", "no TLS greeting"))?.map_err(tls_failed)?;
+        let _turn = self.inner.handshakes.acquire().await;
+        let io = greeted.into_stream(Arc::clone(self.inner.tls.config())).await.map_err(tls_failed)?;
         let certificates = io.get_ref().1.peer_certificates().unwrap_or_default();
         let agent = AgentIdentity::from_certificates(certificates);
         let agent = agent.map_err(|error| turned_away(error.code().code, error.to_string()))?;
@@ -169,13 +180,16 @@ impl Hub {
 
     /// Drives the tunnel until it ends.
     async fn hold(&self, admitted: Admitted) {
-        let Admitted { cluster, leave, session, offers, mut driver } = admitted;
+        let Admitted { agent, leave, session, offers, mut driver } = admitted;
         let since = Instant::now();
         let ending = {
             let refusing = refuse_all(offers);
             let stopped = async {
-                self.inner.stopped.cancelled().await;
-                session.close(CloseCode::Done, "the hub stops");
+                let reason = tokio::select! {
+                    () = self.inner.stopped.cancelled() => "the hub stops",
+                    reason = self.no_longer_admitted(&agent) => reason,
+                };
+                session.close(CloseCode::Done, reason);
             };
             // An agent that neither reads our goodbye nor hangs up must not keep the connection.
             let said_goodbye = async {
@@ -188,15 +202,36 @@ impl Hub {
                 () = async { tokio::join!(refusing, stopped); std::future::pending().await } => session.ended().await,
             }
         };
-        self.inner.registry.deactivate(&cluster, leave.generation);
+        self.inner.registry.deactivate(&agent.cluster, leave.generation);
         self.inner.observe(&Happening::TunnelDown {
-            cluster,
+            cluster: agent.cluster,
             generation: leave.generation,
             lasted: since.elapsed(),
             reason: ending.to_string(),
         });
     }
 }
+
+impl Hub {
+    /// Resolves when the agent's certificate has expired, was replaced, or its cluster was removed: a tunnel that is up is no
+    /// better than a new one.
+    async fn no_longer_admitted(&self, agent: &AgentIdentity) -> &'static str {
+        loop {
+            let spread = RECHECK.mul_f64(rand::random::<f64>() / 4.0);
+            tokio::time::sleep(RECHECK + spread).await;
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+            if i64::try_from(now).unwrap_or(i64::MAX) > agent.not_after_unix {
+                return "the agent's certificate has expired";
+            }
+            if !self.inner.clusters.admits(&agent.cluster, &agent.serial).await {
+                return "the cluster was removed from this hub, or its certificate was replaced";
+            }
+        }
+    }
+}
+
+/// How often a tunnel that is up is held against the list of clusters.
+const RECHECK: Duration = Duration::from_secs(5);
 
 /// Streams that clusters open towards the hub: this hub offers them nothing yet.
 async fn refuse_all(mut offers: Offers) {

@@ -26,6 +26,9 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
+        let mut tunnel = mctunnel_tunnel::Config::default();
+        // Agents open nothing towards a hub that offers them nothing: what waits for our no, 16 KiB of metadata each, stays small.
+        tunnel.budgets.half_open = 256;
         Self {
             handshake_timeout: Duration::from_secs(10),
             concurrent_handshakes: 128,
@@ -34,7 +37,7 @@ impl Default for Config {
             takeovers_per_minute: 3,
             duel_wait: Duration::from_secs(30),
             retry_after: Duration::from_secs(2),
-            tunnel: mctunnel_tunnel::Config::default(),
+            tunnel,
         }
     }
 }

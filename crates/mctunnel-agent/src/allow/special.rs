@@ -42,9 +42,11 @@ fn carry(carrier: Ipv6Net, net: Ipv4Net) -> Option<Ipv6Net> {
 }
 
 /// The narrower range stands before the wider one it lies in.
-const SPECIAL_V4: [Ipv4Net; 7] = [
+const SPECIAL_V4: [Ipv4Net; 9] = [
     v4([169, 254, 169, 254], 32), // metadata of most clouds
     v4([100, 100, 100, 200], 32), // metadata of Alibaba Cloud
+    v4([168, 63, 129, 16], 32),   // platform services of Azure
+    v4([192, 0, 0, 192], 32),     // metadata of Oracle Cloud
     v4([0, 0, 0, 0], 8),          // "this host"; Linux dials it as loopback
     v4([127, 0, 0, 0], 8),        // loopback
     v4([169, 254, 0, 0], 16),     // link-local
@@ -52,10 +54,11 @@ const SPECIAL_V4: [Ipv4Net; 7] = [
     v4([255, 255, 255, 255], 32), // broadcast
 ];
 
-const SPECIAL_V6: [Ipv6Net; 6] = [
+const SPECIAL_V6: [Ipv6Net; 7] = [
     v6([0, 0, 0, 0, 0, 0, 0, 0], 128), // unspecified; Linux dials it as loopback
     v6([0, 0, 0, 0, 0, 0, 0, 1], 128), // loopback
-    v6([0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254], 128), // metadata of AWS
+    v6([0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0], 32), // metadata and credentials of AWS
+    v6([0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x254], 128), // metadata of Google Cloud
     v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10), // link-local
     v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8), // multicast
     v6([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48), // local NAT64: where the IPv4 address stands is not known

@@ -71,8 +71,7 @@ async fn accept_queued<O: Open>(shared: &Arc<Shared<O>>, listener: TcpListener) 
 const MOST_QUEUED: u32 = 65_536;
 
 fn admit<O: Open>(shared: &Arc<Shared<O>>, mut socket: TcpStream) {
-    // Fails only on a socket that is dead already; the first read finds out.
-    let _ = socket.set_nodelay(true);
+    mctunnel_core::keepalive::prepare(&socket);
     let count = shared.connections.count();
     let limit = shared.config.max_connections;
     if count < limit {

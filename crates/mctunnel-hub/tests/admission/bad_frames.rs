@@ -44,7 +44,11 @@ async fn t22_what_comes_instead_of_hello_ends_the_tunnel_with_a_reason() {
         (Bytes::from_static(b"\0\0\0\0\x04\xff\xff\xff\xff"), CloseCode::Protocol, "a message ends inside a number"),
         (Bytes::from_static(b"\x01\0\0\0\x01a"), CloseCode::Protocol, "a message is compressed, which was not agreed"),
         (Bytes::from_static(b"\0\xff\xff\xff\xff"), CloseCode::Protocol, huge),
-        (Bytes::from_static(b"GET / HTTP/1.1\r\n\r\n"), CloseCode::Protocol, "a message is compressed, which was not agreed"),
+        (
+            Bytes::from_static(b"GET / HTTP/1.1\r\n\r\n"),
+            CloseCode::Protocol,
+            "a message is compressed, which was not agreed",
+        ),
         (Bytes::from(many), CloseCode::Protocol, "a frame is of an unknown kind"),
         (encoded(&[open(1)]), CloseCode::Protocol, early),
         (encoded(&[Frame::Ping(1)]), CloseCode::Protocol, early),
@@ -77,9 +81,17 @@ async fn t22_a_broken_rule_ends_the_tunnel_with_a_reason() {
         (vec![open(3), open(1)], CloseCode::Protocol, "the peer used a stream id twice"),
         (vec![Frame::Window { stream: 1.into(), credit: 1 }], CloseCode::Protocol, never),
         (vec![Frame::Window { stream: 1.into(), credit: 0 }], CloseCode::FlowControl, "a window grants nothing"),
-        (vec![Frame::Open(1.into(), u64::MAX, Open::default())], CloseCode::FlowControl, "a window was granted beyond all bounds"),
+        (
+            vec![Frame::Open(1.into(), u64::MAX, Open::default())],
+            CloseCode::FlowControl,
+            "a window was granted beyond all bounds",
+        ),
         (vec![Frame::Reset { stream: 4.into(), code: ResetCode::Cancelled }], CloseCode::Protocol, never),
-        (vec![Frame::Joined { stream: 2.into(), window: 1 }], CloseCode::Protocol, "an answer came to a stream that waits for none"),
+        (
+            vec![Frame::Joined { stream: 2.into(), window: 1 }],
+            CloseCode::Protocol,
+            "an answer came to a stream that waits for none",
+        ),
         (vec![Frame::Hello(Hello::default())], CloseCode::Protocol, "a greeting came twice"),
     ] {
         let (mut agent, _) = FakeAgent::register(&stage, Shown::honest(&stage.join_bundle("c1")), "one").await;

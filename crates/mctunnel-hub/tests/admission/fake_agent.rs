@@ -176,7 +176,7 @@ pub(crate) fn call_with(path: &str, content_type: &str, metadata: &[(&str, &str)
 
 /// An agent whose call was taken.
 pub(crate) struct FakeAgent {
-    send: SendStream<Bytes>,
+    pub(crate) send: SendStream<Bytes>,
     receive: RecvStream,
     deframer: Deframer,
     pub(crate) caller: Caller,
@@ -204,31 +204,13 @@ impl FakeAgent {
         self.send.send_data(bytes, false).unwrap();
     }
 
-    /// Sends no more than the hub takes; false when the hub has ended the call.
-    pub(crate) async fn push(&mut self, mut bytes: Bytes) -> bool {
-        while !bytes.is_empty() {
-            self.send.reserve_capacity(bytes.len());
-            match timeout(LIMIT, poll_fn(|cx| self.send.poll_capacity(cx))).await.expect("the hub takes or ends") {
-                Some(Ok(room)) => {
-                    let part = bytes.split_to(room.min(bytes.len()));
-                    if self.send.send_data(part, false).is_err() {
-                        return false;
-                    }
-                }
-                Some(Err(_)) | None => return false,
-            }
-        }
-        true
-    }
-
     /// The hub's next frame but PING, which is answered; `None` when the call has ended.
     pub(crate) async fn next(&mut self) -> Option<Frame> {
         loop {
             while let Some(message) = self.deframer.next_message().unwrap() {
-                match Frame::decode(message).unwrap() {
-                    Frame::Ping(nonce) => self.send(&Frame::Pong(nonce)),
-                    frame => return Some(frame),
-                }
+                let frame = Frame::decode(message).unwrap();
+                let Frame::Ping(nonce) = frame else { return Some(frame) };
+                self.send(&Frame::Pong(nonce));
             }
             let chunk = timeout(LIMIT, self.receive.data()).await.expect("the hub says something")?.ok()?;
             self.receive.flow_control().release_capacity(chunk.len()).unwrap();

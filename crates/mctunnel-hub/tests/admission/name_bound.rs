@@ -61,7 +61,8 @@ async fn t23_cluster_name_bound_to_the_certificate_not_to_hello() {
     let (stage, shown) = beside_c2().await;
     let mut agent = Caller::new(&stage, shown).await.tunnel().await;
     // A HELLO with "c2" in its texts and in two fields that do not exist.
-    let hello = Hello { instance: "c2".into(), software: "c2".into(), capabilities: vec!["c2".into()], ..Hello::default() };
+    let hello =
+        Hello { instance: "c2".into(), software: "c2".into(), capabilities: vec!["c2".into()], ..Hello::default() };
     let mut bytes = BytesMut::new();
     Frame::Hello(hello).encode(&mut bytes);
     let mut body = bytes.split_off(7);

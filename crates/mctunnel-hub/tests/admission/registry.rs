@@ -45,13 +45,15 @@ async fn the_newest_wins_and_the_old_one_finishes_its_streams() {
     let Some(Frame::Drain(drain)) = old.next().await else { panic!("the old one is told") };
     assert_eq!(drain.reason, DrainReason::Replaced);
     assert_eq!(drain.reconnect_after_ms, 30_000);
-    assert!(drain.message.contains(&format!("a newer tunnel of c1 took over (generation {second})")), "{}", drain.message);
+    assert!(
+        drain.message.contains(&format!("a newer tunnel of c1 took over (generation {second})")),
+        "{}",
+        drain.message
+    );
     let replaced = stage.seen.wait("the takeover", |h| matches!(h, Happening::TunnelReplaced { .. })).await;
     let expected = (first, second, false);
-    assert!(
-        matches!(replaced, Happening::TunnelReplaced { old_generation, new_generation, duel, .. }
-            if (old_generation, new_generation, duel) == expected)
-    );
+    assert!(matches!(replaced, Happening::TunnelReplaced { old_generation, new_generation, duel, .. }
+            if (old_generation, new_generation, duel) == expected));
 
     let (_stream, _) = open_on(&stage.hub, &stage, &mut new).await;
     assert_eq!(stage.hub.tunnels().iter().map(|t| t.generation).collect::<Vec<_>>(), [second]);

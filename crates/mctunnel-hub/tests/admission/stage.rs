@@ -78,7 +78,12 @@ impl Stage {
         let agent = Agent::builder(&self.join_bundle(name)).allow(allow).build().unwrap();
         let running = agent.clone();
         self.tasks.spawn(async move { running.run().await });
-        self.seen.wait("the agent's tunnel", |h| matches!(h, Happening::TunnelUp { cluster, .. } if cluster.as_str() == name)).await;
+        self.seen
+            .wait(
+                "the agent's tunnel",
+                |h| matches!(h, Happening::TunnelUp { cluster, .. } if cluster.as_str() == name),
+            )
+            .await;
         agent
     }
 
@@ -111,6 +116,7 @@ pub(crate) fn cluster(name: &str) -> ClusterName {
 async fn serve_echo(listener: TcpListener) {
     let mut connections = JoinSet::new();
     while let Ok((mut socket, _)) = listener.accept().await {
+        while connections.try_join_next().is_some() {}
         connections.spawn(async move {
             let (mut reader, mut writer) = socket.split();
             let _ = tokio::io::copy(&mut reader, &mut writer).await;

@@ -35,6 +35,8 @@ pub(super) fn lock(data_dir: &Path) -> Result<File, IdentityError> {
         .write(true)
         .open(&path)
         .map_err(IdentityError::file("create", &path))?;
+    // Nobody else may hold it against us.
+    let _ = file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600));
     file.lock().map_err(IdentityError::file("lock", &path))?;
     Ok(file)
 }

@@ -13,6 +13,9 @@ use crate::{
 };
 use bytes::Bytes;
 
+/// Payloads below this are copied out of the buffer they came in.
+const PIN_LIMIT: usize = 16 * 1024;
+
 type Checked = Result<(), ProtocolError>;
 
 impl Connection {
@@ -191,7 +194,9 @@ impl Connection {
             return Err(ProtocolError::rule("bytes came behind the end of a stream"));
         }
         stream.window.receive(len_u64(payload.len()))?;
-        stream.incoming.push(payload);
+        // A slice keeps the buffer alive it was cut from, whatever the window says: a small one is worth a copy.
+        let pins_much = payload.len() < PIN_LIMIT;
+        stream.incoming.push(if pins_much { Bytes::copy_from_slice(&payload) } else { payload });
         stream.peer_finished = fin;
         if stream.released {
             self.discard(id);
