@@ -22,16 +22,12 @@ pub(crate) fn create(root: &Path, title: &str) -> Result<PathBuf> {
 }
 
 fn next_number(names: &[String]) -> u32 {
-    let numbers = names
-        .iter()
-        .filter_map(|name| name.split('-').next()?.parse::<u32>().ok());
+    let numbers = names.iter().filter_map(|name| name.split('-').next()?.parse::<u32>().ok());
     numbers.max().unwrap_or(0) + 1
 }
 
 fn slug(title: &str) -> String {
-    let words = title
-        .split(|c: char| !c.is_ascii_alphanumeric())
-        .filter(|word| !word.is_empty());
+    let words = title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect::<Vec<_>>().join("-")
 }
 
@@ -55,10 +51,7 @@ mod tests {
         let names = ["0001-a.md", "0012-b.md", "README.md"].map(str::to_owned);
         assert_eq!(next_number(&names), 13);
         assert_eq!(next_number(&[]), 1);
-        assert_eq!(
-            slug("  Windows: grow with the *BDP*! "),
-            "windows-grow-with-the-bdp"
-        );
+        assert_eq!(slug("  Windows: grow with the *BDP*! "), "windows-grow-with-the-bdp");
     }
 
     #[test]
@@ -68,16 +61,10 @@ mod tests {
         let first = create(&root, "Use credit").unwrap();
         let second = create(&root, "Use credit").unwrap();
         let repo = crate::repo::Repo::load(&root).unwrap();
-        let complaints: Vec<_> = crate::tidy::check(&repo)
-            .iter()
-            .map(ToString::to_string)
-            .filter(|text| text.contains("adr"))
-            .collect();
+        let complaints: Vec<_> =
+            crate::tidy::check(&repo).iter().map(ToString::to_string).filter(|text| text.contains("adr")).collect();
         fs::remove_dir_all(&root).unwrap();
-        assert!(
-            first.ends_with("docs/adr/0001-use-credit.md")
-                && second.ends_with("docs/adr/0002-use-credit.md")
-        );
+        assert!(first.ends_with("docs/adr/0001-use-credit.md") && second.ends_with("docs/adr/0002-use-credit.md"));
         assert_eq!(complaints, [] as [String; 0]);
     }
 }

@@ -48,11 +48,7 @@ fn run() -> Result<()> {
             tidy_up(&root)?;
             steps::ci(&root)?;
         }
-        ["sim", "--seed", seed] => steps::sim(
-            &root,
-            seed.parse()
-                .context("the seed is a number from 0 to 2^64-1")?,
-        )?,
+        ["sim", "--seed", seed] => steps::sim(&root, seed.parse().context("the seed is a number from 0 to 2^64-1")?)?,
         ["errors"] => write_errors(&root)?,
         ["adr", "new", ref title @ ..] if !title.is_empty() => {
             println!("{}", adr::create(&root, &title.join(" "))?.display());

@@ -6,10 +6,7 @@ pub(crate) fn mask(source: &str) -> String {
     let mut masked = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(next) = rest.chars().next() {
-        let in_word = masked
-            .chars()
-            .next_back()
-            .is_some_and(|c| c.is_alphanumeric() || c == '_');
+        let in_word = masked.chars().next_back().is_some_and(|c| c.is_alphanumeric() || c == '_');
         let hidden = match next {
             '/' => comment(rest),
             '"' => Some(quoted(rest, 1)),
@@ -72,10 +69,7 @@ fn quoted(text: &str, start: usize) -> usize {
 
 /// The length of a string with a prefix such as `b"`, `r"` or `br##"`.
 fn prefixed(text: &str) -> Option<usize> {
-    let letters = text
-        .bytes()
-        .take_while(|byte| b"rbc".contains(byte))
-        .count();
+    let letters = text.bytes().take_while(|byte| b"rbc".contains(byte)).count();
     let (prefix, behind) = text.split_at_checked(letters)?;
     if !matches!(prefix, "r" | "b" | "c" | "br" | "cr") {
         return None;
@@ -90,11 +84,7 @@ fn prefixed(text: &str) -> Option<usize> {
     }
     let end = format!("\"{}", "#".repeat(hashes));
     let (_, inside) = text.split_at_checked(body)?;
-    Some(
-        inside
-            .find(&end)
-            .map_or(text.len(), |at| body + at + end.len()),
-    )
+    Some(inside.find(&end).map_or(text.len(), |at| body + at + end.len()))
 }
 
 /// The length of a character literal; `None` for a lifetime or label.
@@ -117,11 +107,7 @@ mod tests {
     fn check(source: &str, expected: &str) {
         let masked = mask(source);
         assert_eq!(masked.lines().count(), source.lines().count(), "{source}");
-        assert_eq!(
-            masked.split_whitespace().collect::<Vec<_>>().join(" "),
-            expected,
-            "{source}"
-        );
+        assert_eq!(masked.split_whitespace().collect::<Vec<_>>().join(" "), expected, "{source}");
     }
 
     #[test]
@@ -143,10 +129,7 @@ mod tests {
 
     #[test]
     fn lifetimes_and_raw_names_are_code() {
-        check(
-            "fn f<'a>(x: &'a str) -> r#type { 'b: loop {} }",
-            "fn f<'a>(x: &'a str) -> r#type { 'b: loop {} }",
-        );
+        check("fn f<'a>(x: &'a str) -> r#type { 'b: loop {} }", "fn f<'a>(x: &'a str) -> r#type { 'b: loop {} }");
         check("bar + car", "bar + car");
     }
 }

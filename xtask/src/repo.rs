@@ -40,17 +40,11 @@ impl Repo {
                 let path = slashed(&directory.join(entry.file_name()));
                 let kind = entry.file_type()?;
                 repo.paths.insert(path.clone());
-                if kind.is_dir()
-                    && !SKIPPED.contains(&path.as_str())
-                    && !entry.path().join(BUILD_MARK).exists()
-                {
+                if kind.is_dir() && !SKIPPED.contains(&path.as_str()) && !entry.path().join(BUILD_MARK).exists() {
                     pending.push(path.into());
                 } else if kind.is_file() && is_text(&path) {
                     let bytes = fs::read(entry.path()).with_context(|| path.clone())?;
-                    repo.files.push(File::new(
-                        path,
-                        String::from_utf8_lossy(&bytes).into_owned(),
-                    ));
+                    repo.files.push(File::new(path, String::from_utf8_lossy(&bytes).into_owned()));
                 }
             }
         }
@@ -66,8 +60,7 @@ impl Repo {
             for ancestor in Path::new(path).ancestors() {
                 repo.paths.insert(slashed(ancestor));
             }
-            repo.files
-                .push(File::new((*path).to_owned(), (*text).to_owned()));
+            repo.files.push(File::new((*path).to_owned(), (*text).to_owned()));
         }
         repo
     }
@@ -80,9 +73,9 @@ impl Repo {
     /// Our Rust sources.
     pub(crate) fn rust(&self) -> impl Iterator<Item = &File> {
         const HOMES: &[&str] = &["crates/", "xtask/", "bench/", "fuzz/", "e2e/"];
-        self.files.iter().filter(|file| {
-            file.path.ends_with(".rs") && HOMES.iter().any(|home| file.path.starts_with(home))
-        })
+        self.files
+            .iter()
+            .filter(|file| file.path.ends_with(".rs") && HOMES.iter().any(|home| file.path.starts_with(home)))
     }
 
     /// Our Markdown.
@@ -116,22 +109,9 @@ pub(crate) struct File {
 
 impl File {
     fn new(path: String, text: String) -> Self {
-        let code = if path.ends_with(".rs") {
-            masked::mask(&text)
-        } else {
-            String::new()
-        };
-        let production_lines = if is_test_path(&path) {
-            0
-        } else {
-            lines_before_tests(&code)
-        };
-        Self {
-            path,
-            text,
-            code,
-            production_lines,
-        }
+        let code = if path.ends_with(".rs") { masked::mask(&text) } else { String::new() };
+        let production_lines = if is_test_path(&path) { 0 } else { lines_before_tests(&code) };
+        Self { path, text, code, production_lines }
     }
 
     /// The last part of the path.
@@ -164,15 +144,10 @@ fn lines_before_tests(code: &str) -> usize {
     let lines: Vec<&str> = code.lines().collect();
     let opens_module = |at: usize| {
         let rest = lines.iter().skip(at + 1).map(|line| line.trim());
-        let item = rest
-            .clone()
-            .find(|line| !line.is_empty() && !line.starts_with("#["));
+        let item = rest.clone().find(|line| !line.is_empty() && !line.starts_with("#["));
         item.is_some_and(|item| item.contains("mod ") && item.ends_with('{'))
     };
-    let tests = lines
-        .iter()
-        .enumerate()
-        .position(|(at, line)| line.trim() == "#[cfg(test)]" && opens_module(at));
+    let tests = lines.iter().enumerate().position(|(at, line)| line.trim() == "#[cfg(test)]" && opens_module(at));
     tests.unwrap_or(lines.len())
 }
 
@@ -192,16 +167,8 @@ mod tests {
 
     #[test]
     fn files_of_tests_have_no_production_lines() {
-        for path in [
-            "crates/a/tests/wire.rs",
-            "crates/a/src/foo/tests.rs",
-            "crates/a/src/foo/tests/bar.rs",
-        ] {
-            assert_eq!(
-                File::new(path.to_owned(), "fn a() {}\n".to_owned()).production_lines,
-                0,
-                "{path}"
-            );
+        for path in ["crates/a/tests/wire.rs", "crates/a/src/foo/tests.rs", "crates/a/src/foo/tests/bar.rs"] {
+            assert_eq!(File::new(path.to_owned(), "fn a() {}\n".to_owned()).production_lines, 0, "{path}");
         }
     }
 }

@@ -10,26 +10,10 @@ use std::{
 /// Everything CI checks after tidy, fastest first.
 pub(crate) fn ci(root: &Path) -> Result<()> {
     cargo(root, &["fmt", "--all", "--check"], &[])?;
-    cargo(
-        root,
-        &[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--locked",
-            "--",
-            "-D",
-            "warnings",
-        ],
-        &[],
-    )?;
+    cargo(root, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"], &[])?;
     cargo(root, &["test", "--workspace", "--locked"], &[])?;
     let strict = [("RUSTDOCFLAGS", "-D warnings")];
-    cargo(
-        root,
-        &["doc", "--workspace", "--no-deps", "--locked"],
-        &strict,
-    )?;
+    cargo(root, &["doc", "--workspace", "--no-deps", "--locked"], &strict)?;
     if is_installed("cargo-deny") {
         cargo(root, &["deny", "--locked", "check"], &[])?;
     } else {
@@ -40,53 +24,26 @@ pub(crate) fn ci(root: &Path) -> Result<()> {
 
 /// Replays one seed of the simulation.
 pub(crate) fn sim(root: &Path, seed: u64) -> Result<()> {
-    let arguments = [
-        "test",
-        "--package",
-        "mctunnel-testkit",
-        "--test",
-        "simulation",
-        "--locked",
-        "--",
-        "--nocapture",
-    ];
-    cargo(
-        root,
-        &arguments,
-        &[("MCTUNNEL_SIM_SEED", &seed.to_string())],
-    )
+    let arguments = ["test", "--package", "mctunnel-testkit", "--test", "simulation", "--locked", "--", "--nocapture"];
+    cargo(root, &arguments, &[("MCTUNNEL_SIM_SEED", &seed.to_string())])
 }
 
 /// Points git at our hooks.
 pub(crate) fn setup(root: &Path) -> Result<()> {
-    run(Command::new("git")
-        .current_dir(root)
-        .args(["config", "core.hooksPath", ".githooks"]))
+    run(Command::new("git").current_dir(root).args(["config", "core.hooksPath", ".githooks"]))
 }
 
 fn cargo(root: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Result<()> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    run(Command::new(cargo)
-        .current_dir(root)
-        .args(arguments)
-        .envs(variables.iter().copied()))
+    run(Command::new(cargo).current_dir(root).args(arguments).envs(variables.iter().copied()))
 }
 
 fn run(command: &mut Command) -> Result<()> {
-    let shown: Vec<_> = command
-        .get_args()
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    let program = Path::new(command.get_program())
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+    let shown: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let shown = format!("{program} {}", shown.join(" "));
     println!("+ {shown}");
-    let status = command
-        .status()
-        .with_context(|| format!("cannot start `{program}`"))?;
+    let status = command.status().with_context(|| format!("cannot start `{program}`"))?;
     if !status.success() {
         bail!("`{shown}` ended with {status}");
     }
@@ -94,11 +51,7 @@ fn run(command: &mut Command) -> Result<()> {
 }
 
 fn is_installed(program: &str) -> bool {
-    let probe = Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
+    let probe = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     probe.is_ok_and(|status| status.success())
 }
 
@@ -108,13 +61,8 @@ mod tests {
 
     #[test]
     fn a_command_that_fails_is_named() {
-        let error = run(Command::new("false").arg("on purpose"))
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.starts_with("`false on purpose` ended with"),
-            "{error}"
-        );
+        let error = run(Command::new("false").arg("on purpose")).unwrap_err().to_string();
+        assert!(error.starts_with("`false on purpose` ended with"), "{error}");
         assert!(!is_installed("no-such-program-anywhere"));
     }
 }

@@ -47,20 +47,11 @@ pub(crate) struct Finding {
 
 impl Finding {
     fn error(path: &str, line: usize, rule: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            rule,
-            message: message.into(),
-            is_error: true,
-        }
+        Self { path: path.to_owned(), line, rule, message: message.into(), is_error: true }
     }
 
     fn warning(path: &str, line: usize, rule: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            is_error: false,
-            ..Self::error(path, line, rule, message)
-        }
+        Self { is_error: false, ..Self::error(path, line, rule, message) }
     }
 
     /// Whether it fails the run; the rest is advice.
@@ -72,21 +63,14 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let level = if self.is_error { "" } else { "warning: " };
-        write!(
-            f,
-            "{}:{}: {level}{}: {}",
-            self.path, self.line, self.rule, self.message
-        )
+        write!(f, "{}:{}: {level}{}: {}", self.path, self.line, self.rule, self.message)
     }
 }
 
 /// The places a rule complained about, as `path:line`.
 #[cfg(test)]
 fn places(findings: &[Finding]) -> Vec<String> {
-    findings
-        .iter()
-        .map(|finding| format!("{}:{}", finding.path, finding.line))
-        .collect()
+    findings.iter().map(|finding| format!("{}:{}", finding.path, finding.line)).collect()
 }
 
 #[cfg(test)]
@@ -97,21 +81,15 @@ mod tests {
     fn this_repository_is_tidy() {
         let repo = Repo::load(&crate::root()).unwrap();
         assert!(repo.rust().count() > 10, "the repository was not found");
-        let errors: Vec<String> = check(&repo)
-            .iter()
-            .filter(|finding| finding.is_error())
-            .map(Finding::to_string)
-            .collect();
+        let errors: Vec<String> =
+            check(&repo).iter().filter(|finding| finding.is_error()).map(Finding::to_string).collect();
         assert!(errors.is_empty(), "\n{}\n", errors.join("\n"));
     }
 
     #[test]
     fn a_finding_reads_like_a_compiler_message() {
         let finding = Finding::error("crates/a/src/lib.rs", 7, "names", "no `utils`");
-        assert_eq!(
-            finding.to_string(),
-            "crates/a/src/lib.rs:7: names: no `utils`"
-        );
+        assert_eq!(finding.to_string(), "crates/a/src/lib.rs:7: names: no `utils`");
         let finding = Finding::warning("a.rs", 1, "budget", "long");
         assert_eq!(finding.to_string(), "a.rs:1: warning: budget: long");
     }

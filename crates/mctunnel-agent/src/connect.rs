@@ -59,11 +59,8 @@ impl Agent {
         let io = self.inner.tls.connect(name, ReadAhead::new(socket)).await.map_err(tls_failed)?;
         let user_agent = concat!("mctunnel-agent/", env!("CARGO_PKG_VERSION"));
         let link = grpc::connect(io, &authority, user_agent).await.map_err(call_failed)?;
-        let hello = Hello {
-            instance: self.inner.instance.clone(),
-            software: user_agent.to_owned(),
-            ..Hello::default()
-        };
+        let hello =
+            Hello { instance: self.inner.instance.clone(), software: user_agent.to_owned(), ..Hello::default() };
         let (greeting, driver) = Session::agent(link, self.inner.config.tunnel.clone(), hello);
         let mut driver = Box::pin(driver);
         let welcomed = tokio::select! {

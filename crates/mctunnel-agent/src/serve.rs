@@ -1,7 +1,11 @@
 //! Steps 6 to 9 of a request's path: authorise again, resolve and dial a pinned address, join, splice.
 
 use crate::{Agent, dial::dial};
-use mctunnel_core::{Happening, Host, Target, splice::{Spliced, splice}, target::parse_port};
+use mctunnel_core::{
+    Happening, Host, Target,
+    splice::{Spliced, splice},
+    target::parse_port,
+};
 use mctunnel_tunnel::{Incoming, Offers, RefuseCode};
 use tokio::{net::TcpStream, time::Instant};
 

@@ -60,26 +60,22 @@ impl OpenError {
                 "MCT-OPEN-UNKNOWN-CLUSTER",
                 "check the cluster's name, or add it at the hub with 'mctunnel cluster add NAME'",
             ),
-            Self::NoTunnel { .. } => (
-                "MCT-OPEN-NO-TUNNEL",
-                "check that the cluster's agent runs and reaches the hub, then try again",
-            ),
+            Self::NoTunnel { .. } => {
+                ("MCT-OPEN-NO-TUNNEL", "check that the cluster's agent runs and reaches the hub, then try again")
+            }
             Self::NotAllowed(_) => (
                 "MCT-OPEN-NOT-ALLOWED",
                 "add the target to the agent's allow-list: 'mctunnel agent --allow tcp://host:port'",
             ),
-            Self::TargetRefused(_) => (
-                "MCT-OPEN-TARGET-REFUSED",
-                "check that something listens on that port inside the cluster",
-            ),
-            Self::TargetUnreachable(_) => (
-                "MCT-OPEN-TARGET-UNREACHABLE",
-                "check the target's name and route from inside the cluster",
-            ),
-            Self::Timeout(_) => (
-                "MCT-OPEN-TIMEOUT",
-                "check that the target accepts connections and that the agent is alive",
-            ),
+            Self::TargetRefused(_) => {
+                ("MCT-OPEN-TARGET-REFUSED", "check that something listens on that port inside the cluster")
+            }
+            Self::TargetUnreachable(_) => {
+                ("MCT-OPEN-TARGET-UNREACHABLE", "check the target's name and route from inside the cluster")
+            }
+            Self::Timeout(_) => {
+                ("MCT-OPEN-TIMEOUT", "check that the target accepts connections and that the agent is alive")
+            }
             Self::Busy(_) => ("MCT-OPEN-BUSY", "try again later, or raise the limit named in the message"),
             Self::BadRequest(_) => ("MCT-OPEN-BAD-REQUEST", "correct the request as the message says"),
             Self::TunnelLost(_) => ("MCT-OPEN-TUNNEL-LOST", "try again: the agent reconnects by itself"),

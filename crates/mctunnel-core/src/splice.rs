@@ -98,10 +98,9 @@ impl<S: ByteStream> Splice<S> {
         match self.up.poll(cx, &mut self.socket, &mut self.stream) {
             // The other end takes nothing more, but what it had finished sending is still being delivered.
             Poll::Ready(Err(SpliceError::Stream(_))) if down.is_pending() => Poll::Pending,
-            up => {
-                let up = up?;
-                if up.is_ready() && down.is_ready() { Poll::Ready(Ok(())) } else { Poll::Pending }
-            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Ready(Ok(())) if down.is_ready() => Poll::Ready(Ok(())),
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
         }
     }
 

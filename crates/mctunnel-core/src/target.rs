@@ -43,7 +43,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
             Host::Ip(IpAddr::V6(ip)) => write!(f, "[{ip}]:{}", self.port),
-            host => write!(f, "{host}:{}", self.port),
+            host @ (Host::Name(_) | Host::Ip(IpAddr::V4(_))) => write!(f, "{host}:{}", self.port),
         }
     }
 }
@@ -157,10 +157,35 @@ mod tests {
     #[test]
     fn misleading_targets_are_refused() {
         for bad in [
-            "", "host", "host:", ":80", "host:0", "host:65536", "host:+80", "host:080", "host:80x", "host: 80",
-            "2130706433:80", "0x7f.1:80", "0x7f000001:80", "127.1:80", "1.2.3.4.5:80", "0177.0.0.1:80", "::1:80",
-            "[::1%eth0]:80", "[::1:80", "[1.2.3.4]:80", "a..b:80", "-a:80", "a-:80", "a b:80", "é:80", "a/b:80",
-            "user@host:80", "a\0:80", "%31:80",
+            "",
+            "host",
+            "host:",
+            ":80",
+            "host:0",
+            "host:65536",
+            "host:+80",
+            "host:080",
+            "host:80x",
+            "host: 80",
+            "2130706433:80",
+            "0x7f.1:80",
+            "0x7f000001:80",
+            "127.1:80",
+            "1.2.3.4.5:80",
+            "0177.0.0.1:80",
+            "::1:80",
+            "[::1%eth0]:80",
+            "[::1:80",
+            "[1.2.3.4]:80",
+            "a..b:80",
+            "-a:80",
+            "a-:80",
+            "a b:80",
+            "é:80",
+            "a/b:80",
+            "user@host:80",
+            "a\0:80",
+            "%31:80",
         ] {
             assert!(Target::parse(bad).is_err(), "{bad:?}");
         }

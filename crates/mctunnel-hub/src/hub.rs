@@ -39,7 +39,6 @@ impl std::fmt::Debug for Inner {
 
 impl Hub {
     /// Begins a hub with its certificates and its list of clusters.
-    #[must_use]
     pub fn builder(authority: &HubAuthority, clusters: SharedClusters) -> Builder<'_> {
         Builder { authority, clusters, config: Config::default(), observer: Arc::new(Unobserved) }
     }

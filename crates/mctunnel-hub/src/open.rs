@@ -14,13 +14,9 @@ impl Open for Hub {
         loop {
             let session = self.session(&request).await?;
             let opening = session.open(routing(&request), request.first_bytes.clone());
-            let opened = match timeout_at(deadline, opening).await {
-                Ok(opened) => opened,
-                Err(_) => {
-                    let target = &request.destination.target;
-                    let after = request.timeout;
-                    return Err(OpenError::Timeout(format!("{target} in {cluster} gave no answer within {after:?}")));
-                }
+            let Ok(opened) = timeout_at(deadline, opening).await else {
+                let (target, after) = (&request.destination.target, request.timeout);
+                return Err(OpenError::Timeout(format!("{target} in {cluster} gave no answer within {after:?}")));
             };
             return match opened {
                 Ok(stream) => Ok(stream),

@@ -34,9 +34,6 @@ struct Attack {
 
 /// What a hostile agent may cost, in MiB.
 const LITTLE: u64 = 32;
-/// As `LITTLE`, for a flood that comes faster than it is read: HTTP/2 holds a whole window of 16 MiB of it, and the buffers it
-/// lies in are up to twice as large. That is more than it should be.
-const LITTLE_AND_A_WINDOW: u64 = 48;
 
 const UNREAD: &str = "the peer does not read the answers it provokes";
 const UNANSWERED: &str = "streams end faster than the peer answers pings";
@@ -49,7 +46,7 @@ const ATTACKS: &[Attack] = &[
         turn: fat_opens,
         turns: 400,
         reasons: &[UNREAD, UNANSWERED, SILENT],
-        limit: LITTLE_AND_A_WINDOW,
+        limit: LITTLE,
     },
     Attack {
         name: "empty frames",

@@ -54,10 +54,10 @@ impl<L: Link + Unpin> Future for Driver<L> {
 impl<L: Link + Unpin> Driver<L> {
     fn poll_round(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
         self.register(cx);
-        if self.closing.is_none() {
-            if let Err(ending) = self.poll_open(cx) {
-                self.closing = Some(ending);
-            }
+        if self.closing.is_none()
+            && let Err(ending) = self.poll_open(cx)
+        {
+            self.closing = Some(ending);
         }
         match self.closing.clone() {
             None => Poll::Pending,
@@ -161,10 +161,8 @@ impl<L: Link + Unpin> Driver<L> {
     /// Says goodbye: the CLOSE frame if we have one to send, then the link itself.
     fn poll_closing(&mut self, cx: &mut Context<'_>, ending: Ending) -> Poll<Ending> {
         self.publish(&ending);
-        if ending.by == EndedBy::Local {
-            if self.transmit(cx).is_ok() && self.link.poll_flush(cx).is_pending() {
-                return Poll::Pending;
-            }
+        if ending.by == EndedBy::Local && self.transmit(cx).is_ok() && self.link.poll_flush(cx).is_pending() {
+            return Poll::Pending;
         }
         if ending.by != EndedBy::Tunnel && self.link.poll_close(cx, &ending.message).is_pending() {
             return Poll::Pending;

@@ -23,7 +23,7 @@ pub use server::{Accepting, Call, ServerLink, Status};
 pub const TUNNEL_PATH: &str = "/mctunnel.tunnel.v1.TunnelService/Tunnel";
 
 /// HTTP/2 window, stream and connection.
-const WINDOW: u32 = 16 * 1024 * 1024;
+const WINDOW: u32 = 8 * 1024 * 1024;
 /// Large enough for one transmit of the multiplexer in one HTTP/2 frame.
 const FRAME_SIZE: u32 = 128 * 1024;
 /// What may wait inside HTTP/2 for the socket; small, so that the scheduler decides late.

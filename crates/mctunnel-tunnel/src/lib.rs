@@ -21,10 +21,10 @@ pub use driver::Driver;
 pub use ending::{Ending, OpenFailed};
 pub use link::{ByteLink, Link, LinkEnd};
 pub use mctunnel_mux::{
-    Budgets, CloseCode, Config, Drain, DrainReason, EndedBy, Header, Hello, MAX_PAYLOAD, Offer, Open, Priority, RefuseCode,
-    ResetCode, StreamId, Transmit, Welcome,
+    Budgets, CloseCode, Config, Drain, DrainReason, EndedBy, Header, Hello, MAX_PAYLOAD, Offer, Open, Priority,
+    RefuseCode, ResetCode, StreamId, Transmit, Welcome,
 };
 pub use read_ahead::ReadAhead;
-pub use socket::tune;
 pub use session::{Greeting, Incoming, Offers, Opening, Session};
+pub use socket::tune;
 pub use stream::Stream;

@@ -70,7 +70,7 @@ impl<IO: AsyncRead + Unpin> ReadAhead<IO> {
                 Poll::Ready(Ok(()))
             }
             // Nothing to read: an idle tunnel keeps no buffer.
-            other => {
+            other @ (Poll::Ready(Err(_)) | Poll::Pending) => {
                 self.buffer = Vec::new();
                 self.next = SMALL;
                 other

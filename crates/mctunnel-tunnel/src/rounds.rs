@@ -4,6 +4,7 @@
 //! runtime, such a wake-up sends the task to the back of the queue and rouses another thread for it, which costs more than the
 //! work. Here a wake-up that comes during the poll only means one more round.
 
+use parking_lot::Mutex;
 use std::{
     sync::{
         Arc,
@@ -11,7 +12,6 @@ use std::{
     },
     task::{Context, Poll, Wake, Waker},
 };
-use parking_lot::Mutex;
 
 /// After this many rounds others get their turn.
 const MOST_ROUNDS: usize = 3;
@@ -70,10 +70,10 @@ impl Wake for Shared {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.woken.store(true, Ordering::SeqCst);
-        if !self.polling.load(Ordering::SeqCst) {
-            if let Some(task) = &*self.task.lock() {
-                task.wake_by_ref();
-            }
+        if !self.polling.load(Ordering::SeqCst)
+            && let Some(task) = &*self.task.lock()
+        {
+            task.wake_by_ref();
         }
     }
 }

@@ -180,4 +180,3 @@ impl Ending {
         Self { by, code, message: message.into() }
     }
 }
-

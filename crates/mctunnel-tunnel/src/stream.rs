@@ -166,10 +166,10 @@ impl ByteStream for Stream {
 
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if out.remaining() > 0 {
-            if let Some(bytes) = ready!(self.get_mut().poll_read_up_to(cx, out.remaining()))? {
-                out.put_slice(&bytes);
-            }
+        if out.remaining() > 0
+            && let Some(bytes) = ready!(self.get_mut().poll_read_up_to(cx, out.remaining()))?
+        {
+            out.put_slice(&bytes);
         }
         Poll::Ready(Ok(()))
     }

@@ -1,10 +1,11 @@
 //! A tunnel in one process: over a plain pipe and over gRPC, the same behaviour.
+#![expect(clippy::unwrap_used, reason = "in a test program a broken expectation is the result")]
 
 use bytes::Bytes;
 use mctunnel_core::ByteStream;
 use mctunnel_tunnel::{
-    ByteLink, CloseCode, Config, Drain, DrainReason, EndedBy, Header, Hello, Link, Offers, Open, OpenFailed, RefuseCode,
-    Session, Stream, Welcome, grpc,
+    ByteLink, CloseCode, Config, Drain, DrainReason, EndedBy, Header, Hello, Link, Offers, Open, OpenFailed,
+    RefuseCode, Session, Stream, Welcome, grpc,
 };
 use std::{future::poll_fn, io::ErrorKind, time::Duration};
 use tokio::{
@@ -75,11 +76,8 @@ async fn pair(opener: &Session, acceptor: &mut Offers) -> (Stream, Stream) {
 
 async fn exchange_half_close_and_cut(mut tunnel: Tunnel) {
     for from_hub in [true, false] {
-        let (opener, acceptor) = if from_hub {
-            (&tunnel.hub, &mut tunnel.agent_offers)
-        } else {
-            (&tunnel.agent, &mut tunnel.hub_offers)
-        };
+        let (opener, acceptor) =
+            if from_hub { (&tunnel.hub, &mut tunnel.agent_offers) } else { (&tunnel.agent, &mut tunnel.hub_offers) };
         let (mut a, mut b) = pair(opener, acceptor).await;
         let request: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
         let (sent, received) = tokio::join!(

@@ -6,30 +6,12 @@ use crate::repo::{File, Repo};
 const RULE: &str = "banned";
 
 const BANNED: &[(&str, &str)] = &[
-    (
-        "#[ignore",
-        "a test that does not run shows nothing; mend it or delete it",
-    ),
-    (
-        "todo!(",
-        "finish it, or return an error that says what is missing",
-    ),
-    (
-        "unimplemented!(",
-        "finish it, or return an error that says what is missing",
-    ),
-    (
-        "unbounded_channel",
-        "nothing between application and wire is unbounded; give the channel a size",
-    ),
-    (
-        "#[allow(",
-        "use `#[expect(lint, reason = \"...\")]`: it goes away when its reason does",
-    ),
-    (
-        "#![allow(",
-        "use `#![expect(lint, reason = \"...\")]`: it goes away when its reason does",
-    ),
+    ("#[ignore", "a test that does not run shows nothing; mend it or delete it"),
+    ("todo!(", "finish it, or return an error that says what is missing"),
+    ("unimplemented!(", "finish it, or return an error that says what is missing"),
+    ("unbounded_channel", "nothing between application and wire is unbounded; give the channel a size"),
+    ("#[allow(", "use `#[expect(lint, reason = \"...\")]`: it goes away when its reason does"),
+    ("#![allow(", "use `#![expect(lint, reason = \"...\")]`: it goes away when its reason does"),
 ];
 
 /// What excuses a sleep in a test, followed by the reason.
@@ -41,9 +23,9 @@ pub(super) fn words(repo: &Repo) -> Vec<Finding> {
     for file in repo.rust() {
         for (line, code) in file.code_lines() {
             let found = BANNED.iter().filter(|(word, _)| code.contains(word));
-            findings.extend(found.map(|(word, instead)| {
-                Finding::error(&file.path, line, RULE, format!("`{word}`: {instead}"))
-            }));
+            findings.extend(
+                found.map(|(word, instead)| Finding::error(&file.path, line, RULE, format!("`{word}`: {instead}"))),
+            );
         }
     }
     findings
@@ -55,9 +37,8 @@ pub(super) fn sleeps(repo: &Repo) -> Vec<Finding> {
     for file in repo.rust() {
         for (line, code) in file.code_lines() {
             if file.is_test_line(line) && calls_sleep(code) && !is_excused(file, line) {
-                let message = format!(
-                    "a test waits for an event or moves a paused clock; else say `{SLEEP_EXCUSE}...`"
-                );
+                let message =
+                    format!("a test waits for an event or moves a paused clock; else say `{SLEEP_EXCUSE}...`");
                 findings.push(Finding::error(&file.path, line, RULE, message));
             }
         }
@@ -74,15 +55,8 @@ fn calls_sleep(code: &str) -> bool {
 }
 
 fn is_excused(file: &File, line: usize) -> bool {
-    let nearby = file
-        .text
-        .lines()
-        .skip(line.saturating_sub(2))
-        .take(2.min(line));
-    nearby.into_iter().any(|text| {
-        text.split_once(SLEEP_EXCUSE)
-            .is_some_and(|(_, reason)| !reason.trim().is_empty())
-    })
+    let nearby = file.text.lines().skip(line.saturating_sub(2)).take(2.min(line));
+    nearby.into_iter().any(|text| text.split_once(SLEEP_EXCUSE).is_some_and(|(_, reason)| !reason.trim().is_empty()))
 }
 
 #[cfg(test)]
@@ -106,12 +80,9 @@ mod tests {
         ] {
             assert_eq!(banned(bad), 1, "{bad}");
         }
-        for good in [
-            "// todo!()",
-            "let s = \"#[ignore]\";",
-            "#[expect(dead_code, reason = \"x\")]",
-            "/// `unbounded_channel`",
-        ] {
+        for good in
+            ["// todo!()", "let s = \"#[ignore]\";", "#[expect(dead_code, reason = \"x\")]", "/// `unbounded_channel`"]
+        {
             assert_eq!(banned(good), 0, "{good}");
         }
     }
@@ -133,10 +104,7 @@ mod tests {
             places(&sleeps(&Repo::of(&[("crates/a/src/b.rs", text)]))),
             ["crates/a/src/b.rs:4", "crates/a/src/b.rs:9"]
         );
-        let whole = places(&sleeps(&Repo::of(&[(
-            "crates/a/tests/b.rs",
-            "sleep(d);\n",
-        )])));
+        let whole = places(&sleeps(&Repo::of(&[("crates/a/tests/b.rs", "sleep(d);\n")])));
         assert_eq!(whole, ["crates/a/tests/b.rs:1"]);
     }
 }

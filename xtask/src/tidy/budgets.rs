@@ -14,14 +14,7 @@ const INLINE_TEST_LINES: usize = 100;
 pub(super) fn headers(repo: &Repo) -> Vec<Finding> {
     let silent = repo.rust().filter(|file| !file.text.starts_with("//!"));
     silent
-        .map(|file| {
-            Finding::error(
-                &file.path,
-                1,
-                "header",
-                "begin with `//!`: what this file is, and is not",
-            )
-        })
+        .map(|file| Finding::error(&file.path, 1, "header", "begin with `//!`: what this file is, and is not"))
         .collect()
 }
 
@@ -31,34 +24,18 @@ pub(super) fn lengths(repo: &Repo) -> Vec<Finding> {
     for file in repo.rust() {
         let lines = file.production_lines;
         if lines > HARD_LINES {
-            let message =
-                format!("{lines} lines without tests, {HARD_LINES} is the limit: split it");
-            findings.push(Finding::error(
-                &file.path,
-                HARD_LINES + 1,
-                "budget",
-                message,
-            ));
+            let message = format!("{lines} lines without tests, {HARD_LINES} is the limit: split it");
+            findings.push(Finding::error(&file.path, HARD_LINES + 1, "budget", message));
         } else if lines > SOFT_LINES {
             let message = format!("{lines} lines without tests, {SOFT_LINES} is the budget");
-            findings.push(Finding::warning(
-                &file.path,
-                SOFT_LINES + 1,
-                "budget",
-                message,
-            ));
+            findings.push(Finding::warning(&file.path, SOFT_LINES + 1, "budget", message));
         }
         let inline_tests = file.text.lines().count().saturating_sub(lines);
         if lines > 0 && inline_tests > INLINE_TEST_LINES {
             let stem = file.name().trim_end_matches(".rs");
-            let home = if stem == "lib" || stem == "main" {
-                "tests.rs".to_owned()
-            } else {
-                format!("{stem}/tests.rs")
-            };
-            let message = format!(
-                "{inline_tests} lines of tests, {INLINE_TEST_LINES} is the budget: move them to {home}"
-            );
+            let home = if stem == "lib" || stem == "main" { "tests.rs".to_owned() } else { format!("{stem}/tests.rs") };
+            let message =
+                format!("{inline_tests} lines of tests, {INLINE_TEST_LINES} is the budget: move them to {home}");
             findings.push(Finding::warning(&file.path, lines + 1, "budget", message));
         }
     }
@@ -82,15 +59,8 @@ mod tests {
     #[test]
     fn long_files_are_advice_first_and_an_error_later() {
         let check = |lines: usize, tests: usize| {
-            let text = format!(
-                "{}#[cfg(test)]\nmod tests {{\n{}}}\n",
-                "\n".repeat(lines),
-                "\n".repeat(tests)
-            );
-            lengths(&Repo::of(&[("crates/a/src/b.rs", &text)]))
-                .iter()
-                .map(Finding::is_error)
-                .collect::<Vec<_>>()
+            let text = format!("{}#[cfg(test)]\nmod tests {{\n{}}}\n", "\n".repeat(lines), "\n".repeat(tests));
+            lengths(&Repo::of(&[("crates/a/src/b.rs", &text)])).iter().map(Finding::is_error).collect::<Vec<_>>()
         };
         assert_eq!(check(400, 97), [] as [bool; 0]);
         assert_eq!(check(401, 97), [false]);
@@ -101,12 +71,6 @@ mod tests {
     #[test]
     fn files_of_tests_have_no_budget() {
         let long = format!("//! Tests.\n{}", "\n".repeat(2000));
-        assert_eq!(
-            lengths(&Repo::of(&[
-                ("crates/a/tests/b.rs", &long),
-                ("crates/a/src/c/tests.rs", &long)
-            ])),
-            []
-        );
+        assert_eq!(lengths(&Repo::of(&[("crates/a/tests/b.rs", &long), ("crates/a/src/c/tests.rs", &long)])), []);
     }
 }

@@ -21,21 +21,14 @@ pub(super) fn documented(repo: &Repo) -> Vec<Finding> {
     let rows = rows(&table.text);
     let codes = codes(repo);
     let mut findings = Vec::new();
-    for (
-        code,
-        Code {
-            path, line, remedy, ..
-        },
-    ) in &codes
-    {
+    for (code, Code { path, line, remedy, .. }) in &codes {
         match rows.get(code) {
             None => {
                 let message = format!("`{code}` is not in {TABLE}; run `cargo xtask errors`");
                 findings.push(Finding::error(path, *line, RULE, message));
             }
             Some(row) if remedy.as_ref().is_some_and(|remedy| *remedy != row.remedy) => {
-                let message =
-                    format!("`{code}` has another remedy in {path}; run `cargo xtask errors`");
+                let message = format!("`{code}` has another remedy in {path}; run `cargo xtask errors`");
                 findings.push(Finding::error(TABLE, row.line, RULE, message));
             }
             Some(row) if row.meaning.is_empty() || row.remedy.is_empty() => {
@@ -60,13 +53,7 @@ pub(crate) fn rewritten(repo: &Repo) -> Result<String> {
     let (_, after) = rest.split_once(END).with_context(markers)?;
     let rows = rows(old);
     let mut table = String::from("| code | what happened | what to do |\n|---|---|---|\n");
-    for (
-        code,
-        Code {
-            remedy, meaning, ..
-        },
-    ) in codes(repo)
-    {
+    for (code, Code { remedy, meaning, .. }) in codes(repo) {
         let row = rows.get(&code);
         let edited = row.map(|row| &row.meaning).filter(|text| !text.is_empty());
         let meaning = edited.cloned().or(meaning).unwrap_or_default();
@@ -105,24 +92,10 @@ fn codes(repo: &Repo) -> BTreeMap<String, Code> {
                     continue;
                 };
                 let remedy = remedy(behind);
-                let better = codes
-                    .get(&code)
-                    .is_none_or(|seen| seen.remedy.is_none() && remedy.is_some());
-                if better
-                    && code
-                        .chars()
-                        .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '-')
-                {
+                let better = codes.get(&code).is_none_or(|seen| seen.remedy.is_none() && remedy.is_some());
+                if better && code.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '-') {
                     let meaning = meaning(&file.text, &format!("{before}{}", text.split_at(at).0));
-                    codes.insert(
-                        code,
-                        Code {
-                            path: file.path.clone(),
-                            line,
-                            remedy,
-                            meaning,
-                        },
-                    );
+                    codes.insert(code, Code { path: file.path.clone(), line, remedy, meaning });
                 }
             }
         }
@@ -132,10 +105,7 @@ fn codes(repo: &Repo) -> BTreeMap<String, Code> {
 
 fn remedy(behind: &str) -> Option<String> {
     let behind = behind.trim_start().strip_prefix(',')?.trim_start();
-    let behind = behind
-        .strip_prefix("remedy:")
-        .unwrap_or(behind)
-        .trim_start();
+    let behind = behind.strip_prefix("remedy:").unwrap_or(behind).trim_start();
     literal(behind).map(|(text, _)| text.replace('|', "\\|"))
 }
 
@@ -150,16 +120,12 @@ fn meaning(source: &str, before_code: &str) -> Option<String> {
     let lines: Vec<&str> = source.lines().collect();
     let at = lines.iter().position(|line| declared(line))?;
     let above = lines.iter().take(at).rev().map(|line| line.trim());
-    let block = above.take_while(|line| {
-        !line.is_empty() && !line.ends_with([',', '}', '{']) || line.starts_with("///")
-    });
+    let block =
+        above.take_while(|line| !line.is_empty() && !line.ends_with([',', '}', '{']) || line.starts_with("///"));
     let mut documentation: Vec<&str> = block.filter_map(|line| line.strip_prefix("/// ")).collect();
     documentation.reverse();
     let text = documentation.join(" ");
-    let sentence = text
-        .split_once(". ")
-        .map_or(text.as_str(), |(first, _)| first)
-        .trim_end_matches('.');
+    let sentence = text.split_once(". ").map_or(text.as_str(), |(first, _)| first).trim_end_matches('.');
     let mut letters = sentence.chars();
     let first = letters.next()?;
     Some(format!("{}{}", first.to_lowercase(), letters.as_str()).replace('|', "\\|"))
@@ -191,9 +157,7 @@ struct Row {
 }
 
 fn rows(document: &str) -> BTreeMap<String, Row> {
-    let table = (1..)
-        .zip(document.lines())
-        .skip_while(|(_, text)| *text != BEGIN);
+    let table = (1..).zip(document.lines()).skip_while(|(_, text)| *text != BEGIN);
     let table = table.take_while(|(_, text)| *text != END);
     table.filter_map(|(line, text)| row(line, text)).collect()
 }
@@ -202,11 +166,7 @@ fn row(line: usize, text: &str) -> Option<(String, Row)> {
     let text = text.strip_prefix("| `")?.strip_suffix('|')?;
     let (code, text) = text.split_once("` |")?;
     let (meaning, remedy) = text.split_once(" | ")?;
-    let row = Row {
-        line,
-        meaning: meaning.trim().to_owned(),
-        remedy: remedy.trim().to_owned(),
-    };
+    let row = Row { line, meaning: meaning.trim().to_owned(), remedy: remedy.trim().to_owned() };
     Some((code.to_owned(), row))
 }
 
@@ -235,20 +195,16 @@ mod tests {
             | `MCT-C` | c happened | told by hand |\n";
         let (found, rewritten) = check(table);
         assert_eq!(found, [] as [&str; 0]);
-        assert_eq!(
-            rewritten,
-            format!("# Errors\n{BEGIN}\n{table}{END}\nthe end\n")
-        );
+        assert_eq!(rewritten, format!("# Errors\n{BEGIN}\n{table}{END}\nthe end\n"));
     }
 
     #[test]
     fn a_variant_explains_its_code() {
         let source = "enum E {\n    /// No tunnel\n    /// is up. Or so.\n    #[error(\n        \"x\", y\n    )]\n    NoTunnel {\n        /// When.\n        at: u8,\n    },\n\
             \x20   /// Busy.\n    Busy(u8),\n}\n";
-        for (arm, expected) in [
-            ("Self::NoTunnel { .. } => (\n", "no tunnel is up"),
-            ("Self::NoTunnel, Self::Busy(_) => (", "busy"),
-        ] {
+        for (arm, expected) in
+            [("Self::NoTunnel { .. } => (\n", "no tunnel is up"), ("Self::NoTunnel, Self::Busy(_) => (", "busy")]
+        {
             assert_eq!(meaning(source, arm).as_deref(), Some(expected));
         }
         assert_eq!(meaning(source, "Self::Other => ("), None);
@@ -257,25 +213,10 @@ mod tests {
 
     #[test]
     fn differences_are_found_and_mended() {
-        let (found, rewritten) = check(
-            "| `MCT-B` | b happened | do c |\n| `MCT-C` |  | by hand |\n| `MCT-GONE` | x | y |\n",
-        );
-        assert_eq!(
-            found,
-            [
-                "crates/a/src/lib.rs:2",
-                "docs/errors.md:3",
-                "docs/errors.md:4",
-                "docs/errors.md:5"
-            ]
-        );
-        assert!(
-            rewritten.contains("| `MCT-A` |  | do \"this\"") && !rewritten.contains("GONE"),
-            "{rewritten}"
-        );
-        assert!(
-            rewritten.contains("| `MCT-B` | b happened | do b |\n| `MCT-C` |  | by hand |\n"),
-            "{rewritten}"
-        );
+        let (found, rewritten) =
+            check("| `MCT-B` | b happened | do c |\n| `MCT-C` |  | by hand |\n| `MCT-GONE` | x | y |\n");
+        assert_eq!(found, ["crates/a/src/lib.rs:2", "docs/errors.md:3", "docs/errors.md:4", "docs/errors.md:5"]);
+        assert!(rewritten.contains("| `MCT-A` |  | do \"this\"") && !rewritten.contains("GONE"), "{rewritten}");
+        assert!(rewritten.contains("| `MCT-B` | b happened | do b |\n| `MCT-C` |  | by hand |\n"), "{rewritten}");
     }
 }

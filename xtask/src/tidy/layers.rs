@@ -25,14 +25,7 @@ const LAYERS: &[(&str, u8)] = &[
 const DEVELOPMENT: &[&str] = &["mctunnel-testkit", "e2e", "bench", "fuzz", "xtask"];
 
 /// Crates that may take errors apart no further.
-const MAY_USE_ANYHOW: &[&str] = &[
-    "mctunnel-cli",
-    "mctunnel-testkit",
-    "e2e",
-    "bench",
-    "fuzz",
-    "xtask",
-];
+const MAY_USE_ANYHOW: &[&str] = &["mctunnel-cli", "mctunnel-testkit", "e2e", "bench", "fuzz", "xtask"];
 
 /// What the multiplexer may be built from. A clock, a socket or a hash map would come through one of these or not at all.
 const MUX_MAY_USE: &[&str] = &["bytes"];
@@ -44,9 +37,8 @@ pub(super) fn edges(repo: &Repo) -> Vec<Finding> {
         let development = DEVELOPMENT.contains(&owner);
         let layer = layer_of(owner);
         if layer.is_none() && !development {
-            let message = format!(
-                "`{owner}` has no layer; give it one in xtask/src/tidy/layers.rs and ARCHITECTURE.md"
-            );
+            let message =
+                format!("`{owner}` has no layer; give it one in xtask/src/tidy/layers.rs and ARCHITECTURE.md");
             findings.push(Finding::error(&manifest.path, 1, RULE, message));
         }
         for (line, dependency) in dependencies(&manifest.text) {
@@ -60,17 +52,13 @@ pub(super) fn edges(repo: &Repo) -> Vec<Finding> {
 
 fn judge(owner: &str, layer: Option<u8>, development: bool, dependency: &str) -> Option<String> {
     if dependency == "anyhow" && !MAY_USE_ANYHOW.contains(&owner) {
-        return Some(format!(
-            "`{owner}` is a library: its errors are enums; only the binary uses `anyhow`"
-        ));
+        return Some(format!("`{owner}` is a library: its errors are enums; only the binary uses `anyhow`"));
     }
     if development {
         return None;
     }
     if DEVELOPMENT.contains(&dependency) {
-        return Some(format!(
-            "`{dependency}` is for tests; move it to [dev-dependencies]"
-        ));
+        return Some(format!("`{dependency}` is for tests; move it to [dev-dependencies]"));
     }
     let (own, other) = (layer?, layer_of(dependency)?);
     (other >= own).then(|| {
@@ -85,46 +73,22 @@ pub(super) fn mux_is_pure(repo: &Repo) -> Vec<Finding> {
     if let Some(manifest) = repo.file("crates/mctunnel-mux/Cargo.toml") {
         for (line, dependency) in dependencies(&manifest.text) {
             if !MUX_MAY_USE.contains(&dependency) {
-                let message = format!(
-                    "the multiplexer is built from {MUX_MAY_USE:?} alone, not `{dependency}`"
-                );
+                let message = format!("the multiplexer is built from {MUX_MAY_USE:?} alone, not `{dependency}`");
                 findings.push(Finding::error(&manifest.path, line, RULE, message));
             }
         }
         let lib = repo.file("crates/mctunnel-mux/src/lib.rs");
-        if !lib.is_some_and(|lib| {
-            lib.code_lines()
-                .any(|(_, line)| line.trim() == "#![no_std]")
-        }) {
+        if !lib.is_some_and(|lib| lib.code_lines().any(|(_, line)| line.trim() == "#![no_std]")) {
             let message = "the multiplexer has `#![no_std]`: it is the proof that it does no I/O";
-            findings.push(Finding::error(
-                "crates/mctunnel-mux/src/lib.rs",
-                1,
-                RULE,
-                message,
-            ));
+            findings.push(Finding::error("crates/mctunnel-mux/src/lib.rs", 1, RULE, message));
         }
     }
-    for file in repo
-        .rust()
-        .filter(|file| file.path.starts_with("crates/mctunnel-mux/src/"))
-    {
-        for (line, code) in file
-            .code_lines()
-            .filter(|(line, _)| !file.is_test_line(*line))
-        {
-            let only_for_tests = file
-                .code
-                .lines()
-                .nth(line.wrapping_sub(2))
-                .is_some_and(|above| above.trim() == "#[cfg(test)]");
+    for file in repo.rust().filter(|file| file.path.starts_with("crates/mctunnel-mux/src/")) {
+        for (line, code) in file.code_lines().filter(|(line, _)| !file.is_test_line(*line)) {
+            let only_for_tests =
+                file.code.lines().nth(line.wrapping_sub(2)).is_some_and(|above| above.trim() == "#[cfg(test)]");
             if code.trim().starts_with("extern crate std") && !only_for_tests {
-                findings.push(Finding::error(
-                    &file.path,
-                    line,
-                    RULE,
-                    "the multiplexer does without `std`",
-                ));
+                findings.push(Finding::error(&file.path, line, RULE, "the multiplexer does without `std`"));
             }
         }
     }
@@ -139,22 +103,12 @@ pub(super) fn lints_are_inherited(repo: &Repo) -> Vec<Finding> {
                 .any(|(_, line)| line.replace(' ', "") == "workspace=true")
     });
     missing
-        .map(|(_, manifest)| {
-            Finding::error(
-                &manifest.path,
-                1,
-                RULE,
-                "add `[lints]` with `workspace = true`",
-            )
-        })
+        .map(|(_, manifest)| Finding::error(&manifest.path, 1, RULE, "add `[lints]` with `workspace = true`"))
         .collect()
 }
 
 fn layer_of(name: &str) -> Option<u8> {
-    LAYERS
-        .iter()
-        .find(|(member, _)| *member == name)
-        .map(|(_, layer)| *layer)
+    LAYERS.iter().find(|(member, _)| *member == name).map(|(_, layer)| *layer)
 }
 
 /// The manifests of our crates, with the crate's name (which is its directory's name).
@@ -173,9 +127,7 @@ fn dependencies(manifest: &str) -> impl Iterator<Item = (usize, &str)> {
     };
     section(manifest, ships).filter_map(|(line, text)| {
         let (key, value) = text.split_once('=')?;
-        let renamed = value
-            .split_once("package = \"")
-            .and_then(|(_, rest)| rest.split('"').next());
+        let renamed = value.split_once("package = \"").and_then(|(_, rest)| rest.split('"').next());
         let name = key.trim().split('.').next().unwrap_or_default();
         Some((line, renamed.unwrap_or_else(|| name.trim_matches('"'))))
     })
@@ -199,13 +151,8 @@ mod tests {
     use super::{super::places, *};
 
     fn edge(owner: &str, dependency: &str) -> usize {
-        let manifest =
-            format!("[package]\n[dependencies]\n{dependency} = {{ workspace = true }}\n");
-        edges(&Repo::of(&[(
-            &format!("crates/{owner}/Cargo.toml"),
-            &manifest,
-        )]))
-        .len()
+        let manifest = format!("[package]\n[dependencies]\n{dependency} = {{ workspace = true }}\n");
+        edges(&Repo::of(&[(&format!("crates/{owner}/Cargo.toml"), &manifest)])).len()
     }
 
     #[test]
@@ -247,38 +194,19 @@ mod tests {
     fn the_mux_is_no_std_and_has_one_dependency() {
         let clean = "[dependencies]\nbytes = \"1\"\n[dev-dependencies]\nproptest = \"1\"\n";
         let lib = "//! Mux.\n#![no_std]\nextern crate alloc;\n#[cfg(test)]\nextern crate std;\n";
-        let paths = (
-            "crates/mctunnel-mux/Cargo.toml",
-            "crates/mctunnel-mux/src/lib.rs",
-        );
-        assert_eq!(
-            mux_is_pure(&Repo::of(&[(paths.0, clean), (paths.1, lib)])),
-            []
-        );
-        let impure = Repo::of(&[
-            (paths.0, "[dependencies]\ntokio = \"1\"\n"),
-            (paths.1, "//! x\nextern crate std;\n"),
-        ]);
+        let paths = ("crates/mctunnel-mux/Cargo.toml", "crates/mctunnel-mux/src/lib.rs");
+        assert_eq!(mux_is_pure(&Repo::of(&[(paths.0, clean), (paths.1, lib)])), []);
+        let impure = Repo::of(&[(paths.0, "[dependencies]\ntokio = \"1\"\n"), (paths.1, "//! x\nextern crate std;\n")]);
         assert_eq!(
             places(&mux_is_pure(&impure)),
-            [
-                format!("{}:2", paths.0),
-                format!("{}:1", paths.1),
-                format!("{}:2", paths.1)
-            ]
+            [format!("{}:2", paths.0), format!("{}:1", paths.1), format!("{}:2", paths.1)]
         );
     }
 
     #[test]
     fn lints_come_from_the_workspace() {
         let good = ("crates/mctunnel/Cargo.toml", "[lints]\nworkspace = true\n");
-        let bad = (
-            "crates/mctunnel-hub/Cargo.toml",
-            "[package]\nworkspace = true\n",
-        );
-        assert_eq!(
-            places(&lints_are_inherited(&Repo::of(&[good, bad]))),
-            ["crates/mctunnel-hub/Cargo.toml:1"]
-        );
+        let bad = ("crates/mctunnel-hub/Cargo.toml", "[package]\nworkspace = true\n");
+        assert_eq!(places(&lints_are_inherited(&Repo::of(&[good, bad]))), ["crates/mctunnel-hub/Cargo.toml:1"]);
     }
 }

@@ -10,47 +10,29 @@ pub(super) fn resolve(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in repo.markdown() {
         for (line, target) in links(file) {
-            findings.extend(
-                problem(repo, file, &target)
-                    .map(|problem| Finding::error(&file.path, line, RULE, problem)),
-            );
+            findings
+                .extend(problem(repo, file, &target).map(|problem| Finding::error(&file.path, line, RULE, problem)));
         }
     }
     findings
 }
 
 fn problem(repo: &Repo, file: &File, target: &str) -> Option<String> {
-    let (path, anchor) = target
-        .split_once('#')
-        .map_or((target, None), |(path, anchor)| (path, Some(anchor)));
-    let path = if path.is_empty() {
-        file.path.clone()
-    } else {
-        join(&file.path, path)?
-    };
+    let (path, anchor) = target.split_once('#').map_or((target, None), |(path, anchor)| (path, Some(anchor)));
+    let path = if path.is_empty() { file.path.clone() } else { join(&file.path, path)? };
     if !path.is_empty() && !repo.paths.contains(&path) {
-        return Some(format!(
-            "`{target}` leads to `{path}`, which does not exist"
-        ));
+        return Some(format!("`{target}` leads to `{path}`, which does not exist"));
     }
     let anchor = anchor?;
-    let has = |linked: &File| {
-        prose(linked).any(|(_, line)| line.starts_with('#') && slug(line) == anchor)
-    };
-    let linked = repo
-        .file(&path)
-        .filter(|linked| linked.path.ends_with(".md"))?;
+    let has = |linked: &File| prose(linked).any(|(_, line)| line.starts_with('#') && slug(line) == anchor);
+    let linked = repo.file(&path).filter(|linked| linked.path.ends_with(".md"))?;
     (!has(linked)).then(|| format!("`{path}` has no heading `#{anchor}`"))
 }
 
 /// The path a link means, seen from the file it stands in. `None` when it leaves the repository, as a link to a web page of
 /// the same host may.
 fn join(from: &str, link: &str) -> Option<String> {
-    let mut parts: Vec<&str> = if link.starts_with('/') {
-        Vec::new()
-    } else {
-        from.split('/').collect()
-    };
+    let mut parts: Vec<&str> = if link.starts_with('/') { Vec::new() } else { from.split('/').collect() };
     parts.pop();
     for part in link.split('/') {
         match part {
@@ -69,22 +51,12 @@ fn links(file: &File) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(file) {
         let plain: String = line.split('`').step_by(2).collect::<Vec<_>>().join(" ");
-        let inline = plain
-            .split("](")
-            .skip(1)
-            .filter_map(|rest| rest.split([')', ' ']).next());
-        let reference = plain
-            .strip_prefix('[')
-            .and_then(|rest| rest.split_once("]: "))
-            .map(|(_, target)| target.trim());
-        let relative = |target: &&str| {
-            !target.contains("://") && !target.starts_with("mailto:") && !target.is_empty()
-        };
+        let inline = plain.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
+        let reference =
+            plain.strip_prefix('[').and_then(|rest| rest.split_once("]: ")).map(|(_, target)| target.trim());
+        let relative = |target: &&str| !target.contains("://") && !target.starts_with("mailto:") && !target.is_empty();
         found.extend(
-            inline
-                .chain(reference)
-                .filter(relative)
-                .map(|target| (number, target.trim_matches(['<', '>']).to_owned())),
+            inline.chain(reference).filter(relative).map(|target| (number, target.trim_matches(['<', '>']).to_owned())),
         );
     }
     found
@@ -103,9 +75,7 @@ fn prose(file: &File) -> impl Iterator<Item = (usize, &str)> {
 /// The anchor that a heading gets.
 fn slug(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
-    let kept = text
-        .chars()
-        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    let kept = text.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
@@ -116,10 +86,7 @@ mod tests {
     fn check(markdown: &str) -> usize {
         let repo = Repo::of(&[
             ("docs/guide.md", markdown),
-            (
-                "docs/config.md",
-                "# Config\n## What it `does`: all of it\n```\n# not a heading\n```\n",
-            ),
+            ("docs/config.md", "# Config\n## What it `does`: all of it\n```\n# not a heading\n```\n"),
             ("README.md", ""),
             ("docs/adr/0001-x.md", ""),
         ]);

@@ -6,9 +6,8 @@ use crate::repo::{File, Repo};
 const RULE: &str = "names";
 
 /// Modules that attract whatever has no home.
-const EMPTY_NAMES: &[&str] = &[
-    "util", "utils", "helper", "helpers", "common", "misc", "types", "manager", "impl", "base",
-];
+const EMPTY_NAMES: &[&str] =
+    &["util", "utils", "helper", "helpers", "common", "misc", "types", "manager", "impl", "base"];
 
 /// Endings that add nothing to a type's name.
 const EMPTY_SUFFIXES: &[&str] = &["Impl", "Manager", "Helper", "Info", "Data"];
@@ -21,30 +20,19 @@ const WRAPPER_GETTERS: &[&str] = &["get_ref", "get_mut"];
 
 /// Checks the names of files and directories.
 pub(super) fn files(repo: &Repo) -> Vec<Finding> {
-    repo.rust()
-        .filter_map(|file| Some(Finding::error(&file.path, 1, RULE, file_problem(file)?)))
-        .collect()
+    repo.rust().filter_map(|file| Some(Finding::error(&file.path, 1, RULE, file_problem(file)?))).collect()
 }
 
 fn file_problem(file: &File) -> Option<String> {
     let mut parts: Vec<&str> = file.path.split('/').collect();
     let stem = parts.pop()?.trim_end_matches(".rs");
     if stem == "mod" {
-        return Some(
-            "`foo.rs` beside `foo/`, not `foo/mod.rs`: the file's name says what it is".to_owned(),
-        );
+        return Some("`foo.rs` beside `foo/`, not `foo/mod.rs`: the file's name says what it is".to_owned());
     }
-    if let Some(empty) = parts
-        .iter()
-        .chain([&stem])
-        .find(|part| EMPTY_NAMES.contains(part))
-    {
-        return Some(format!(
-            "`{empty}` says nothing; name the file after the thing or the deed inside"
-        ));
+    if let Some(empty) = parts.iter().chain([&stem]).find(|part| EMPTY_NAMES.contains(part)) {
+        return Some(format!("`{empty}` says nothing; name the file after the thing or the deed inside"));
     }
-    (parts.last() == Some(&stem))
-        .then(|| format!("`{stem}/{stem}.rs` says the same twice; use `{stem}.rs`"))
+    (parts.last() == Some(&stem)).then(|| format!("`{stem}/{stem}.rs` says the same twice; use `{stem}.rs`"))
 }
 
 /// Checks the names of inline modules, types and getters.
@@ -52,26 +40,19 @@ pub(super) fn items(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in repo.rust() {
         for (line, code) in file.code_lines() {
-            findings.extend(
-                item_problem(code).map(|problem| Finding::error(&file.path, line, RULE, problem)),
-            );
+            findings.extend(item_problem(code).map(|problem| Finding::error(&file.path, line, RULE, problem)));
         }
     }
     findings
 }
 
 fn item_problem(code: &str) -> Option<String> {
-    let mut words = code
-        .split(|c: char| !(c.is_alphanumeric() || c == '_'))
-        .filter(|word| !word.is_empty())
-        .peekable();
+    let mut words = code.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty()).peekable();
     while let Some(keyword) = words.next() {
         let Some(&name) = words.peek() else { break };
         match keyword {
             "mod" if EMPTY_NAMES.contains(&name) => {
-                return Some(format!(
-                    "module `{name}` says nothing; name it after what is inside"
-                ));
+                return Some(format!("module `{name}` says nothing; name it after what is inside"));
             }
             "struct" | "enum" | "trait" | "type" | "union" if name != WIRE_NAME => {
                 let suffix = EMPTY_SUFFIXES.iter().find(|suffix| name.ends_with(*suffix));
@@ -82,9 +63,7 @@ fn item_problem(code: &str) -> Option<String> {
                 }
             }
             "fn" if name.starts_with("get_") && !WRAPPER_GETTERS.contains(&name) => {
-                return Some(format!(
-                    "`{name}`: a getter has the name of what it gives, without `get_`"
-                ));
+                return Some(format!("`{name}`: a getter has the name of what it gives, without `get_`"));
             }
             _ => {}
         }
@@ -108,12 +87,7 @@ mod tests {
         ]);
         let found = places(&files(&repo));
         assert_eq!(found.len(), 4, "{found:?}");
-        assert!(
-            !found
-                .iter()
-                .any(|place| place.contains("admit") || place.contains("docs")),
-            "{found:?}"
-        );
+        assert!(!found.iter().any(|place| place.contains("admit") || place.contains("docs")), "{found:?}");
     }
 
     #[test]

@@ -55,13 +55,13 @@ const SPECIAL_V4: [Ipv4Net; 9] = [
 ];
 
 const SPECIAL_V6: [Ipv6Net; 7] = [
-    v6([0, 0, 0, 0, 0, 0, 0, 0], 128), // unspecified; Linux dials it as loopback
-    v6([0, 0, 0, 0, 0, 0, 0, 1], 128), // loopback
+    v6([0, 0, 0, 0, 0, 0, 0, 0], 128),          // unspecified; Linux dials it as loopback
+    v6([0, 0, 0, 0, 0, 0, 0, 1], 128),          // loopback
     v6([0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0], 32), // metadata and credentials of AWS
     v6([0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x254], 128), // metadata of Google Cloud
-    v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10), // link-local
-    v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8), // multicast
-    v6([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48), // local NAT64: where the IPv4 address stands is not known
+    v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10),      // link-local
+    v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8),       // multicast
+    v6([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48),   // local NAT64: where the IPv4 address stands is not known
 ];
 
 /// Prefixes behind which an IPv4 address stands.

@@ -1,7 +1,10 @@
 //! Many agents at once.
 
 use crate::rig::{Rig, start_hub, text, until};
-use mctunnel::{agent::Agent, identity::{ClusterFiles, HUB_SERVER_NAME, HubAuthority, JoinBundle}};
+use mctunnel::{
+    agent::Agent,
+    identity::{ClusterFiles, HUB_SERVER_NAME, HubAuthority, JoinBundle},
+};
 use std::time::Duration;
 use tokio::{task::JoinSet, time::Instant};
 
@@ -49,5 +52,6 @@ async fn a_thousand_agents_are_back_within_ten_seconds_of_a_killed_hub() {
 async fn all_connected(admin: &str) {
     #[expect(clippy::cast_precision_loss, reason = "a thousand")]
     let all = AGENTS as f64;
-    until("all agents", async || (crate::rig::metric(admin, "mctunnel_tunnels").await == Some(all)).then_some(())).await;
+    until("all agents", async || (crate::rig::metric(admin, "mctunnel_tunnels").await == Some(all)).then_some(()))
+        .await;
 }

@@ -43,7 +43,7 @@ fn content(seed: u64, len: usize) -> Vec<u8> {
 async fn uploads_of_four_mebibytes_then_close_are_never_cut_short() {
     let rig = Rig::start().await;
     let target = Target::start(count_then_answer).await;
-    let _agent = rig.agent(&rig.add("c1").await, &[target.address.clone()]).await;
+    let _agent = rig.agent(&rig.add("c1").await, &[&target.address]).await;
     let upload = content(1, 4 << 20);
     let expected = format!("{} {}", upload.len(), sum(&upload));
     let mut cut_short = 0;
@@ -62,7 +62,7 @@ async fn uploads_of_four_mebibytes_then_close_are_never_cut_short() {
 async fn a_server_that_speaks_first_is_heard_after_the_200_and_half_close_works_from_its_side() {
     let rig = Rig::start().await;
     let target = Target::start(greet_then_count).await;
-    let _agent = rig.agent(&rig.add("c1").await, &[target.address.clone()]).await;
+    let _agent = rig.agent(&rig.add("c1").await, &[&target.address]).await;
     for _ in 0..200 {
         // `connect` reads byte by byte to the end of the head: a byte of the target before the 200 would break it.
         let mut socket = rig.open("c1", &target.address).await.expect("open");
@@ -78,7 +78,7 @@ async fn a_server_that_speaks_first_is_heard_after_the_200_and_half_close_works_
 async fn sixty_four_streams_of_any_size_arrive_equal_both_ways() {
     let rig = Rig::start().await;
     let target = Target::start(echo).await;
-    let _agent = rig.agent(&rig.add("c1").await, &[target.address.clone()]).await;
+    let _agent = rig.agent(&rig.add("c1").await, &[&target.address]).await;
     let mut streams = JoinSet::new();
     for seed in 0..64_u64 {
         let (proxy, target) = (rig.connect.clone(), target.address.clone());
@@ -114,7 +114,7 @@ async fn refusals_carry_the_reason_in_the_status_line() {
         listener.local_addr().expect("an address").to_string()
     };
     rig.add("away").await;
-    let _agent = rig.agent(&rig.add("c1").await, &[target.address.clone(), closed.clone()]).await;
+    let _agent = rig.agent(&rig.add("c1").await, &[&target.address, &closed]).await;
     for (cluster, target, status, reason) in [
         ("nowhere", target.address.as_str(), "404", "MCT-OPEN-UNKNOWN-CLUSTER"),
         ("c1", "127.0.0.1:1", "403", "MCT-OPEN-NOT-ALLOWED"),
@@ -123,6 +123,9 @@ async fn refusals_carry_the_reason_in_the_status_line() {
         ("away", target.address.as_str(), "503", "MCT-OPEN-NO-TUNNEL"),
     ] {
         let line = rig.open(cluster, target).await.expect_err("refused");
-        assert!(line.starts_with(&format!("HTTP/1.1 {status} ")) && line.contains(reason), "{cluster} {target}: {line}");
+        assert!(
+            line.starts_with(&format!("HTTP/1.1 {status} ")) && line.contains(reason),
+            "{cluster} {target}: {line}"
+        );
     }
 }

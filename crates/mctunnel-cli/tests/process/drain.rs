@@ -40,7 +40,8 @@ impl Load {
     }
 
     async fn reach(&self, count: usize) {
-        crate::rig::until("the load to go on", async || (self.done.load(Ordering::Relaxed) >= count).then_some(())).await;
+        crate::rig::until("the load to go on", async || (self.done.load(Ordering::Relaxed) >= count).then_some(()))
+            .await;
     }
 
     async fn finish(self) -> (usize, Vec<String>) {
@@ -55,11 +56,11 @@ async fn rolling_the_agent_fails_none_of_ten_thousand_exchanges() {
     let rig = Rig::start().await;
     let target = Target::start(echo).await;
     let join = rig.add("c1").await;
-    let mut agent = rig.agent(&join, &[target.address.clone()]).await;
+    let mut agent = rig.agent(&join, &[&target.address]).await;
     let load = Load::start(&rig.connect, &target.address);
     for round in 1..=2 {
         load.reach(round * 3_500).await;
-        let next = rig.agent(&join, &[target.address.clone()]).await;
+        let next = rig.agent(&join, &[&target.address]).await;
         agent.signal("TERM").await;
         assert!(agent.wait().await.success(), "a drained agent ends with success");
         agent = next;
@@ -75,7 +76,7 @@ async fn handing_over_to_a_second_hub_fails_none_of_ten_thousand_exchanges() {
     let flags = ["--reuse-port", "--tunnel-wait", "10s"];
     let mut rig = Rig::start_with("127.0.0.1:0", "127.0.0.1:0", &flags).await;
     let target = Target::start(echo).await;
-    let _agent = rig.agent(&rig.add("c1").await, &[target.address.clone()]).await;
+    let _agent = rig.agent(&rig.add("c1").await, &[&target.address]).await;
     let load = Load::start(&rig.connect, &target.address);
     for round in 1..=2 {
         load.reach(round * 3_500).await;
@@ -96,7 +97,7 @@ async fn the_first_sigterm_waits_for_a_stream_and_the_second_does_not() {
     for second in [false, true] {
         let mut rig = Rig::start().await;
         let target = Target::start(echo).await;
-        let mut agent = rig.agent(&rig.add("c1").await, &[target.address.clone()]).await;
+        let mut agent = rig.agent(&rig.add("c1").await, &[&target.address]).await;
         let mut socket = rig.open("c1", &target.address).await.expect("open");
         rig.hub.signal("TERM").await;
         agent.signal("TERM").await;

@@ -13,7 +13,7 @@ async fn a_killed_agent_is_an_error_for_its_streams_and_the_next_one_serves_with
     let rig = Rig::start().await;
     let target = Target::start(echo).await;
     let join = rig.add("c1").await;
-    let mut agent = rig.agent(&join, &[target.address.clone()]).await;
+    let mut agent = rig.agent(&join, &[&target.address]).await;
     for _ in 0..5 {
         let mut socket = rig.open("c1", &target.address).await.expect("open");
         socket.write_all(b"hello").await.expect("written");
@@ -26,7 +26,7 @@ async fn a_killed_agent_is_an_error_for_its_streams_and_the_next_one_serves_with
         assert!(line.contains(" 503 ") || line.contains(" 502 "), "{line}");
 
         let started = Instant::now();
-        agent = rig.agent(&join, &[target.address.clone()]).await;
+        agent = rig.agent(&join, &[&target.address]).await;
         exchange(&rig.connect, "c1", &target.address, b"again").await.expect("served");
         assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     }
@@ -36,8 +36,8 @@ async fn a_killed_agent_is_an_error_for_its_streams_and_the_next_one_serves_with
 async fn opens_on_a_frozen_agent_fail_with_504_within_ten_seconds_and_others_do_not_notice() {
     let rig = Rig::start().await;
     let target = Target::start(echo).await;
-    let frozen = rig.agent(&rig.add("frozen").await, &[target.address.clone()]).await;
-    let _live = rig.agent(&rig.add("live").await, &[target.address.clone()]).await;
+    let frozen = rig.agent(&rig.add("frozen").await, &[&target.address]).await;
+    let _live = rig.agent(&rig.add("live").await, &[&target.address]).await;
     exchange(&rig.connect, "frozen", &target.address, b"before").await.expect("served");
     frozen.signal("STOP").await;
     let mut opens = JoinSet::new();
@@ -69,7 +69,8 @@ async fn opens_on_a_frozen_agent_fail_with_504_within_ten_seconds_and_others_do_
     .await;
     assert!(line.contains("MCT-OPEN-NO-TUNNEL"), "{line}");
     frozen.signal("CONT").await;
-    until("the agent to come back", async || exchange(&rig.connect, "frozen", &target.address, b"back").await.ok()).await;
+    until("the agent to come back", async || exchange(&rig.connect, "frozen", &target.address, b"back").await.ok())
+        .await;
 }
 
 #[tokio::test]
@@ -81,7 +82,7 @@ async fn a_cut_connection_between_agent_and_hub_heals_by_itself() {
     let join = rig.add("c1").await;
     let text = std::fs::read_to_string(&join).expect("the bundle").replace(&rig.tunnel, &wire.address);
     std::fs::write(&join, text).expect("rewritten");
-    let _agent = rig.agent(&join, &[target.address.clone()]).await;
+    let _agent = rig.agent(&join, &[&target.address]).await;
     let mut waits = Vec::new();
     // Each further cut within a minute doubles the pause, so three are enough.
     for _ in 0..3 {

@@ -1,4 +1,5 @@
 //! The real binary in real processes: bytes, faults and drains, as an operator would meet them.
+#![expect(clippy::expect_used, clippy::panic, reason = "in a test program a broken expectation is the result")]
 
 mod bytes;
 mod drain;

@@ -98,7 +98,7 @@ impl Rig {
     }
 
     /// Starts an agent and waits until its tunnel is up.
-    pub(crate) async fn agent(&self, join: &Path, allow: &[String]) -> Process {
+    pub(crate) async fn agent(&self, join: &Path, allow: &[&str]) -> Process {
         let ready = self.dir.path().join(format!("agent-{}.ready", unique()));
         let mut command = Command::new(BINARY);
         command.arg("agent").arg("--join").arg(join).args(["--admin-listen", "127.0.0.1:0", "--log-level", "warn"]);

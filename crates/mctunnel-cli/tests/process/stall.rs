@@ -23,9 +23,8 @@ async fn deaf(socket: TcpStream) {
 #[tokio::test]
 async fn stalled_streams_cost_at_most_a_mebibyte_each_and_nothing_once_closed() {
     let rig = Rig::start().await;
-    let (flooding, deaf, echoing) =
-        (Target::start(flood).await, Target::start(deaf).await, Target::start(echo).await);
-    let allow = [flooding.address.clone(), deaf.address.clone(), echoing.address.clone()];
+    let (flooding, deaf, echoing) = (Target::start(flood).await, Target::start(deaf).await, Target::start(echo).await);
+    let allow = [flooding.address.as_str(), &deaf.address, &echoing.address];
     let agent = rig.agent(&rig.add("c1").await, &allow).await;
     for _ in 0..200 {
         exchange(&rig.connect, "c1", &echoing.address, b"warm").await.expect("served");

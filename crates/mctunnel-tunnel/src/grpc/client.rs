@@ -1,6 +1,9 @@
 //! The agent's end of the call.
 
-use super::{Duplex, FRAME_SIZE, HEADER_LIST, Link, LinkEnd, Piece, SEND_BUFFER, TUNNEL_PATH, Transmit, WINDOW, broken, status_of};
+use super::{
+    Duplex, FRAME_SIZE, HEADER_LIST, Link, LinkEnd, Piece, SEND_BUFFER, TUNNEL_PATH, Transmit, WINDOW, broken,
+    status_of,
+};
 use bytes::Bytes;
 use h2::client::{Connection, ResponseFuture};
 use http::{Method, Request, StatusCode, Version};
@@ -38,7 +41,12 @@ where
     // The connection is not polled yet, but a new one always has room for its first stream.
     let mut requests = requests;
     let (response, send) = requests.send_request(request, false).map_err(|error| broken(&error))?;
-    Ok(ClientLink { connection: Box::new(connection), call: Some(CallState::Waiting(response, send)), over: None, said_goodbye: false })
+    Ok(ClientLink {
+        connection: Box::new(connection),
+        call: Some(CallState::Waiting(response, send)),
+        over: None,
+        said_goodbye: false,
+    })
 }
 
 /// The agent's end of the call.
@@ -64,13 +72,13 @@ impl<IO> fmt::Debug for ClientLink<IO> {
 impl<IO: AsyncRead + AsyncWrite + Send + Unpin + 'static> ClientLink<IO> {
     /// Moves bytes between HTTP/2 and the socket.
     fn drive(&mut self, cx: &mut Context<'_>) {
-        if self.over.is_none() {
-            if let Poll::Ready(end) = Pin::new(&mut *self.connection).poll(cx) {
-                self.over = Some(match end {
-                    Ok(()) => LinkEnd::Broken("the hub closed the connection".into()),
-                    Err(error) => broken(&error),
-                });
-            }
+        if self.over.is_none()
+            && let Poll::Ready(end) = Pin::new(&mut *self.connection).poll(cx)
+        {
+            self.over = Some(match end {
+                Ok(()) => LinkEnd::Broken("the hub closed the connection".into()),
+                Err(error) => broken(&error),
+            });
         }
     }
 
@@ -145,10 +153,10 @@ impl<IO: AsyncRead + AsyncWrite + Send + Unpin + 'static> Link for ClientLink<IO
 
     fn poll_close(&mut self, cx: &mut Context<'_>, _: &str) -> Poll<()> {
         // Half-closes our direction behind what is queued; the hub ends its own, and then the connection goes.
-        if !std::mem::replace(&mut self.said_goodbye, true) {
-            if let Some(CallState::Open(duplex)) = &mut self.call {
-                let _ = duplex.send.send_data(Piece { head: Bytes::new(), body: Bytes::new() }, true);
-            }
+        if !std::mem::replace(&mut self.said_goodbye, true)
+            && let Some(CallState::Open(duplex)) = &mut self.call
+        {
+            let _ = duplex.send.send_data(Piece { head: Bytes::new(), body: Bytes::new() }, true);
         }
         while self.call.is_some() {
             if ready!(self.poll_receive(cx)).is_err() {

@@ -1,6 +1,9 @@
 //! The hub's end of the call.
 
-use super::{Duplex, FRAME_SIZE, HEADER_LIST, Link, LinkEnd, Piece, SEND_BUFFER, TUNNEL_PATH, Transmit, WINDOW, broken, percent_encode};
+use super::{
+    Duplex, FRAME_SIZE, HEADER_LIST, Link, LinkEnd, Piece, SEND_BUFFER, TUNNEL_PATH, Transmit, WINDOW, broken,
+    percent_encode,
+};
 use bytes::Bytes;
 use h2::server::{Connection, SendResponse};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
