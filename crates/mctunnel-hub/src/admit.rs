@@ -2,7 +2,7 @@
 //! and the reason is told to it as far as it has proven who it is.
 
 use crate::{
-    Hub,
+    Hub, codes,
     registry::{Activated, Leave},
 };
 use mctunnel_core::{ClusterName, Happening};
@@ -50,7 +50,7 @@ impl Hub {
         let admitting = Box::pin(tokio::time::timeout(limit, self.admit(socket, &peer)));
         let admitted = match admitting.await {
             Ok(admitted) => admitted,
-            Err(_) => Err(turned_away("MCT-ADMIT-TIMEOUT", format!("no tunnel within {limit:?}"))),
+            Err(_) => Err(turned_away(codes::TIMEOUT.code, format!("no tunnel within {limit:?}"))),
         };
         match admitted {
             Ok(admitted) => Box::pin(self.hold(admitted)).await,
@@ -62,10 +62,10 @@ impl Hub {
 
     async fn admit(&self, socket: TcpStream, peer: &str) -> Result<Admitted, TurnedAway> {
         let (io, agent) = self.verify(socket).await?;
-        let accepting = Accepting::handshake(io).await.map_err(|end| broken("MCT-ADMIT-HTTP2", end))?;
-        let call = accepting.call().await.map_err(|end| broken("MCT-ADMIT-CALL", end))?;
+        let accepting = Accepting::handshake(io).await.map_err(|end| broken(codes::HTTP2.code, end))?;
+        let call = accepting.call().await.map_err(|end| broken(codes::CALL.code, end))?;
         let call = self.check_claims(call, &agent).await?;
-        let link = call.accept().map_err(|end| broken("MCT-ADMIT-CALL", end))?;
+        let link = call.accept().map_err(|end| broken(codes::CALL.code, end))?;
         let (greeting, driver) = Session::hub(link, self.inner.config.tunnel.clone());
         let mut driver = Box::pin(driver);
         let hello = tokio::select! {
@@ -79,7 +79,7 @@ impl Hub {
             },
             ending = &mut driver => Err(ending),
         };
-        let hello = hello.map_err(|ending| turned_away("MCT-ADMIT-HELLO", ending.to_string()))?;
+        let hello = hello.map_err(|ending| turned_away(codes::HELLO.code, ending.to_string()))?;
         let leave = match self.inner.registry.ask(&agent.cluster, &hello.instance) {
             Ok(leave) => leave,
             Err(duel) => {
@@ -90,7 +90,7 @@ impl Hub {
                 );
                 greeting.turn_away(CloseCode::Budget, &text);
                 let _ = tokio::time::timeout(GOODBYE, driver).await;
-                return Err(turned_away("MCT-ADMIT-DUEL", text));
+                return Err(turned_away(codes::DUEL.code, text));
             }
         };
         let (session, offers) = greeting.welcome(self.welcome(&agent.cluster, &leave));
@@ -100,12 +100,12 @@ impl Hub {
 
     /// TLS with a client certificate; who the agent is, is its URI SAN and nothing else.
     async fn verify(&self, socket: TcpStream) -> Result<(Io, AgentIdentity), TurnedAway> {
-        mctunnel_tunnel::tune(&socket).map_err(|error| turned_away("MCT-ADMIT-SOCKET", error.to_string()))?;
-        let tls_failed = |error: std::io::Error| turned_away("MCT-ADMIT-TLS", error.to_string());
+        mctunnel_tunnel::tune(&socket).map_err(|error| turned_away(codes::SOCKET.code, error.to_string()))?;
+        let tls_failed = |error: std::io::Error| turned_away(codes::TLS.code, error.to_string());
         // A peer that says nothing does not get a turn: those are for the work of the handshake.
         let greeted = LazyConfigAcceptor::new(Acceptor::default(), ReadAhead::new(socket));
         let greeted = tokio::time::timeout(FIRST_WORD, greeted).await;
-        let greeted = greeted.map_err(|_| turned_away("MCT-ADMIT-TIMEOUT", "no TLS greeting"))?.map_err(tls_failed)?;
+        let greeted = greeted.map_err(|_| turned_away(codes::TIMEOUT.code, "no TLS greeting"))?.map_err(tls_failed)?;
         let _turn = self.inner.handshakes.acquire().await;
         let io = greeted.into_stream(Arc::clone(self.inner.tls.config())).await.map_err(tls_failed)?;
         let certificates = io.get_ref().1.peer_certificates().unwrap_or_default();
@@ -118,19 +118,19 @@ impl Hub {
     async fn check_claims(&self, call: Call<Io>, agent: &AgentIdentity) -> Result<Call<Io>, TurnedAway> {
         let claim = call.header("x-mctunnel-cluster").map(|claim| claim.is_none_or(|c| c == agent.cluster.as_str()));
         let refusal = if claim != Ok(true) {
-            Some(("MCT-ADMIT-NAME", format!("the certificate is for {}, the call claims another name", agent.cluster)))
+            Some((codes::NAME.code, format!("the certificate is for {}, the call claims another name", agent.cluster)))
         } else if !self.inner.clusters.admits(&agent.cluster, &agent.serial).await {
             Some((
-                "MCT-ADMIT-REVOKED",
+                codes::REVOKED.code,
                 format!("{} is not a cluster of this hub, or its certificate was replaced", agent.cluster),
             ))
         } else if self.inner.stopping.is_cancelled() {
-            Some(("MCT-ADMIT-STOPPING", "this hub is about to stop".to_owned()))
+            Some((codes::STOPPING.code, "this hub is about to stop".to_owned()))
         } else {
             None
         };
         let Some((code, reason)) = refusal else { return Ok(call) };
-        let status = if code == "MCT-ADMIT-STOPPING" { Status::Unavailable } else { Status::PermissionDenied };
+        let status = if code == codes::STOPPING.code { Status::Unavailable } else { Status::PermissionDenied };
         let _ = tokio::time::timeout(GOODBYE, call.refuse(status, &format!("{code}: {reason}"))).await;
         Err(turned_away(code, reason))
     }

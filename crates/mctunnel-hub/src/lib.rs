@@ -18,6 +18,7 @@
 //! ```
 
 mod admit;
+mod codes;
 mod config;
 mod drain;
 mod hub;

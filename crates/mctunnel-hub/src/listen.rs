@@ -1,6 +1,6 @@
 //! Accepting connections of agents: never stops for an error, admits a herd at its own pace, sheds the rest before TLS.
 
-use crate::Hub;
+use crate::{Hub, codes};
 use mctunnel_core::Happening;
 use std::{io, time::Duration};
 use tokio::net::{TcpListener, TcpStream};
@@ -30,7 +30,7 @@ impl Hub {
         if waiting >= self.inner.config.waiting_handshakes {
             self.inner.observe(&Happening::PeerRefused {
                 peer,
-                code: "MCT-HUB-OVERLOAD",
+                code: codes::OVERLOAD.code,
                 reason: "too many connections wait for their handshake".to_owned(),
             });
             return;

@@ -54,6 +54,8 @@ fn item_problem(code: &str) -> Option<String> {
             "mod" if EMPTY_NAMES.contains(&name) => {
                 return Some(format!("module `{name}` says nothing; name it after what is inside"));
             }
+            // An associated type has the name its trait gave it.
+            "type" if code.starts_with(char::is_whitespace) => {}
             "struct" | "enum" | "trait" | "type" | "union" if name != WIRE_NAME => {
                 let suffix = EMPTY_SUFFIXES.iter().find(|suffix| name.ends_with(*suffix));
                 if let Some(suffix) = suffix {
@@ -99,6 +101,7 @@ mod tests {
             "fn target() {",
             "fn get_ref(&self)",
             "type Error = Never;",
+            "    type ConnectInfo = ();",
             "impl Info for",
         ] {
             assert_eq!(item_problem(good), None, "{good}");
@@ -107,6 +110,7 @@ mod tests {
             "pub(crate) mod util;",
             "struct TunnelManager<T>",
             "enum PeerInfo {",
+            "type PeerInfo = ();",
             "trait DialImpl:",
             "fn get_name(&self)",
         ] {

@@ -1,0 +1,59 @@
+//! The stable codes with which a hub turns peers away, each with what to do about it.
+
+use mctunnel_core::ErrorCode;
+
+/// A peer connected, but did not become a tunnel in time.
+pub(crate) const TIMEOUT: ErrorCode =
+    ErrorCode { code: "MCT-ADMIT-TIMEOUT", remedy: "check the load of the hub and the network between agent and hub" };
+
+/// A peer with a valid certificate did not speak HTTP/2.
+pub(crate) const HTTP2: ErrorCode =
+    ErrorCode { code: "MCT-ADMIT-HTTP2", remedy: "check that nothing but agents connects to the tunnel port" };
+
+/// A peer with a valid certificate did not make the call of a tunnel.
+pub(crate) const CALL: ErrorCode =
+    ErrorCode { code: "MCT-ADMIT-CALL", remedy: "check that nothing but agents connects to the tunnel port" };
+
+/// The tunnel ended before the agent had introduced itself, or it did so wrongly.
+pub(crate) const HELLO: ErrorCode = ErrorCode {
+    code: "MCT-ADMIT-HELLO",
+    remedy: "check that the agent's version fits the hub's, and look at the agent's log",
+};
+
+/// Two agents take a cluster from each other.
+pub(crate) const DUEL: ErrorCode =
+    ErrorCode { code: "MCT-ADMIT-DUEL", remedy: "stop one of the two agents that use the same join bundle" };
+
+/// The connection was gone before TLS began.
+pub(crate) const SOCKET: ErrorCode = ErrorCode {
+    code: "MCT-ADMIT-SOCKET",
+    remedy: "none needed if it is rare; else check the network between agent and hub",
+};
+
+/// The TLS handshake was not completed: no certificate, an expired one, one of another CA, or no TLS at all.
+pub(crate) const TLS: ErrorCode = ErrorCode {
+    code: "MCT-ADMIT-TLS",
+    remedy: "use the join bundle of this hub, check the clocks, and that nothing but agents connects to the tunnel port",
+};
+
+/// The call claims to be of another cluster than the certificate says.
+pub(crate) const NAME: ErrorCode = ErrorCode {
+    code: "MCT-ADMIT-NAME",
+    remedy: "use the join bundle of that cluster; if it was, look for who uses its certificate",
+};
+
+/// The certificate is of this hub's CA, but the cluster was removed or its certificate replaced.
+pub(crate) const REVOKED: ErrorCode = ErrorCode {
+    code: "MCT-ADMIT-REVOKED",
+    remedy: "make a new bundle with 'mctunnel cluster add NAME --reissue', or stop the old agent",
+};
+
+/// An agent came while the hub was draining.
+pub(crate) const STOPPING: ErrorCode =
+    ErrorCode { code: "MCT-ADMIT-STOPPING", remedy: "none needed: the agent tries again by itself" };
+
+/// More connections wait for their handshake than the hub takes.
+pub(crate) const OVERLOAD: ErrorCode = ErrorCode {
+    code: "MCT-HUB-OVERLOAD",
+    remedy: "none needed after a restart of the hub, agents come back by themselves; else look for who connects so often",
+};
