@@ -74,7 +74,7 @@ pub(crate) fn remove(name: &str, data_dir: &Path) -> anyhow::Result<()> {
     let cluster = ClusterName::parse(name)?;
     ClusterFiles::new(data_dir).remove(&cluster)?;
     output::say(&format!(
-        "Cluster {cluster} was removed: its agent is refused from now on. A tunnel that is up stays until it ends."
+        "Cluster {cluster} was removed: its agent is refused from now on, and a tunnel that is up ends within seconds."
     ));
     Ok(())
 }

@@ -185,3 +185,23 @@ async fn a_cluster_is_unknown_or_not_connected_or_waited_for() {
     let (stream, _agent) = tokio::join!(stage.hub.open(request), coming);
     stream.unwrap();
 }
+
+#[tokio::test]
+async fn a_tunnel_that_is_up_ends_when_its_cluster_is_removed() {
+    let stage = Stage::new().await;
+    let (mut agent, _) = register(&stage, &stage.join_bundle("c1"), "one").await;
+    let mut other = Stage::new().await;
+    other.honest_agent("c2").await;
+    stage.clusters.remove(&crate::stage::cluster("c1")).unwrap();
+    let told = loop {
+        match agent.next().await {
+            Some(Frame::Close { code, message }) => break (code, message),
+            Some(_) => {}
+            None => panic!("it is told why"),
+        }
+    };
+    assert_eq!(told.0, CloseCode::Done);
+    assert!(told.1.contains("removed"), "{}", told.1);
+    stage.seen.wait("the end", |h| matches!(h, Happening::TunnelDown { .. })).await;
+    other.exchange("c2").await.unwrap();
+}
