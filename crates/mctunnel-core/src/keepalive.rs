@@ -1,16 +1,48 @@
-//! Finding out that the other end of a TCP connection is gone although it never said so.
+//! Settings of plain TCP sockets: no delay for small writes, and a way to find out that the other end is gone without a word.
 
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 
-/// Probes an idle connection after a minute and gives it up half a minute later. Prepares it for small writes, too.
-///
-/// Fails only on a socket that is dead already; whoever reads from it finds out.
+/// An idle connection is probed after this.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Prepares a connection that was dialled. Errors mean that the socket is dead already; whoever reads from it finds out.
 pub fn prepare(socket: &TcpStream) {
     let _ = socket.set_nodelay(true);
-    let probing = socket2::TcpKeepalive::new()
-        .with_time(Duration::from_secs(60))
-        .with_interval(Duration::from_secs(10))
-        .with_retries(3);
-    let _ = socket2::SockRef::from(socket).set_tcp_keepalive(&probing);
+    let _ = socket2::SockRef::from(socket).set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(IDLE));
+}
+
+/// Prepares a listener so that the connections it accepts are prepared, which saves the calls for each of them. Linux hands the
+/// settings on; elsewhere [`prepare_accepted`] makes up for it.
+pub fn prepare_listener(listener: &TcpListener) {
+    let socket = socket2::SockRef::from(listener);
+    let _ = socket.set_tcp_nodelay(true);
+    let probing = socket2::TcpKeepalive::new().with_time(IDLE).with_interval(Duration::from_secs(10)).with_retries(3);
+    let _ = socket.set_tcp_keepalive(&probing);
+}
+
+/// Prepares a connection from a prepared listener.
+pub fn prepare_accepted(socket: &TcpStream) {
+    if cfg!(not(target_os = "linux")) {
+        prepare(socket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn accepted_and_dialled_connections_are_prepared() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        prepare_listener(&listener);
+        let (dialled, accepted) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        let (dialled, (accepted, _)) = (dialled.unwrap(), accepted.unwrap());
+        prepare(&dialled);
+        prepare_accepted(&accepted);
+        for socket in [&dialled, &accepted] {
+            assert!(socket.nodelay().unwrap());
+            assert!(socket2::SockRef::from(socket).keepalive().unwrap());
+        }
+    }
 }

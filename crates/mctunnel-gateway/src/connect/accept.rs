@@ -14,6 +14,7 @@ pub(super) async fn accept_clients<O: Open>(
     listener: TcpListener,
     shutdown: &CancellationToken,
 ) {
+    mctunnel_core::keepalive::prepare_listener(&listener);
     let mut stopping = std::pin::pin!(shutdown.cancelled());
     let mut pace = Pace::default();
     loop {
@@ -71,7 +72,7 @@ async fn accept_queued<O: Open>(shared: &Arc<Shared<O>>, listener: TcpListener) 
 const MOST_QUEUED: u32 = 65_536;
 
 fn admit<O: Open>(shared: &Arc<Shared<O>>, mut socket: TcpStream) {
-    mctunnel_core::keepalive::prepare(&socket);
+    mctunnel_core::keepalive::prepare_accepted(&socket);
     let count = shared.connections.count();
     let limit = shared.config.max_connections;
     if count < limit {

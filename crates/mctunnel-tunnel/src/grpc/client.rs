@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Makes the call over an established connection. `authority` is the hub's name, `metadata` goes into the request's headers.
+/// Makes the call over an established connection. `authority` is the name in the hub's certificate.
 pub async fn connect<IO>(io: IO, authority: &str, user_agent: &str) -> Result<ClientLink<IO>, LinkEnd>
 where
     IO: AsyncRead + AsyncWrite + Send + Unpin + 'static,
