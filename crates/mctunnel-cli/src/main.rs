@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 /// Gives memory back to the system soon after a burst, and wastes little on thousands of idle tunnels; ADR 0006.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     match cli::Cli::parse().run() {
