@@ -44,7 +44,7 @@ pub struct Config {
     pub min_window: u64,
     /// The sum of all receive windows beyond `min_window` each. Default 64 MiB.
     pub memory_budget: u64,
-    /// Bytes an application may have written on a stream that were not sent yet. Default 128 KiB.
+    /// Bytes an application may have written on a stream that were not sent yet. Default 256 KiB.
     pub send_buffer: usize,
     /// How often a peer that says nothing is asked. Default 5 s.
     pub ping_interval: Duration,
@@ -62,7 +62,7 @@ impl Default for Config {
             max_window: 8 * 1024 * 1024,
             min_window: 16 * 1024,
             memory_budget: 64 * 1024 * 1024,
-            send_buffer: 128 * 1024,
+            send_buffer: 256 * 1024,
             ping_interval: Duration::from_secs(5),
             ping_timeout: Duration::from_secs(5),
             budgets: Budgets::default(),

@@ -27,7 +27,7 @@ const WINDOW: u32 = 8 * 1024 * 1024;
 /// Large enough for one transmit of the multiplexer in one HTTP/2 frame.
 const FRAME_SIZE: u32 = 128 * 1024;
 /// What may wait inside HTTP/2 for the socket; small, so that the scheduler decides late.
-const SEND_BUFFER: usize = 96 * 1024;
+const SEND_BUFFER: usize = 192 * 1024;
 /// The most header bytes a peer may send.
 const HEADER_LIST: u32 = 16 * 1024;
 

@@ -4,7 +4,7 @@ use std::{io, time::Duration};
 use tokio::net::TcpStream;
 
 /// Bytes the kernel may hold that it has not sent yet. What waits there can no longer be re-ordered by the scheduler.
-const UNSENT_LIMIT: u32 = 128 * 1024;
+const UNSENT_LIMIT: u32 = 256 * 1024;
 /// Bytes sent but not acknowledged for this long mean that the path is dead.
 const UNACKNOWLEDGED_LIMIT: Duration = Duration::from_secs(10);
 
