@@ -212,3 +212,6 @@ impl Down {
         Poll::Ready(Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests;
