@@ -2,9 +2,8 @@
 
 use crate::{Agent, dial::dial};
 use mctunnel_core::{
-    Happening, Host, Target,
+    Endpoint, Happening, Protocol, Target, routing,
     splice::{Spliced, splice},
-    target::parse_port,
 };
 use mctunnel_tunnel::{Incoming, Offers, RefuseCode};
 use tokio::{net::TcpStream, time::Instant};
@@ -44,7 +43,7 @@ impl Agent {
         let target = match target_of(&incoming, cluster.as_str()) {
             Ok(target) => target,
             Err(reason) => {
-                self.refuse(incoming, "?".to_owned(), RefuseCode::BadRequest, reason);
+                self.refuse(incoming, "?".to_owned(), RefuseCode::BadRequest, &reason);
                 return None;
             }
         };
@@ -78,18 +77,13 @@ impl Agent {
     }
 }
 
-/// The target, parsed from the routing metadata. Each header must stand there exactly once.
-fn target_of(incoming: &Incoming, cluster: &str) -> Result<Target, &'static str> {
-    if incoming.header("x-mctunnel-cluster") != Some(cluster) {
-        return Err("the stream is for another cluster");
-    }
-    if incoming.header("x-mctunnel-proto") != Some("tcp") {
-        return Err("this agent serves the protocol tcp only");
-    }
-    let host = incoming.header("x-mctunnel-host").and_then(|host| Host::parse_alone(host).ok());
-    let port = incoming.header("x-mctunnel-port").and_then(|port| parse_port(port).ok());
-    match (host, port) {
-        (Some(host), Some(port)) => Ok(Target { host, port }),
-        _ => Err("the stream names no valid host and port"),
+/// The target, parsed from the routing metadata.
+fn target_of(incoming: &Incoming, cluster: &str) -> Result<Endpoint, String> {
+    let (protocol, target) = routing::read(incoming.headers(), cluster).map_err(|bad| bad.to_string())?;
+    match target {
+        Target::Endpoint(endpoint) if protocol == Protocol::tcp() => Ok(endpoint),
+        Target::Endpoint(_) | Target::KubeApi | Target::Service(_) => {
+            Err(format!("this agent does not serve the protocol {protocol} for {target}"))
+        }
     }
 }

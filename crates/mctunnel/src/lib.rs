@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use mctunnel::{
-//!     Agent, AllowList, ClusterFiles, ClusterName, Destination, Hub, HubAuthority, JoinBundle, Open, OpenRequest, Target,
+//!     Agent, AllowList, ClusterFiles, ClusterName, Destination, Hub, HubAuthority, JoinBundle, Open, OpenRequest, Endpoint,
 //! };
 //! use std::{sync::Arc, time::Duration};
 //! use tokio::{
@@ -52,7 +52,7 @@
 //! let agent = Agent::builder(&bundle).allow(allow).build()?;
 //!
 //! // A stream from the hub to the target; it waits until the agent is there.
-//! let mut request = OpenRequest::new(Destination { cluster, target: Target::parse(&target_address.to_string())? });
+//! let mut request = OpenRequest::new(Destination { cluster, target: Endpoint::parse(&target_address.to_string())?.into() });
 //! request.wait_for_tunnel = Duration::from_secs(10);
 //! let exchange = async {
 //!     let (stream, served) = tokio::join!(hub.open(request), target.accept());
@@ -92,8 +92,8 @@ pub use mctunnel_gateway as gateway;
 
 pub use mctunnel_agent::{Agent, allow::AllowList, proxy::ProxySettings};
 pub use mctunnel_core::{
-    ByteStream, ClusterName, Clusters, Destination, ErrorCode, Happening, Host, Observe, Open, OpenError, OpenRequest,
-    Priority, Secret, Target,
+    ByteStream, ClusterName, Clusters, Destination, Endpoint, ErrorCode, Happening, Host, Observe, Open, OpenError,
+    OpenRequest, Priority, Protocol, Scheme, Secret, ServicePort, ServiceTarget, Target,
 };
 pub use mctunnel_gateway::{ConnectConfig, ConnectGateway};
 pub use mctunnel_hub::Hub;

@@ -1,7 +1,7 @@
 //! Routes a request: from the head's text to the destination, once and strictly. Pure.
 
 use super::Refusal;
-use mctunnel_core::{ClusterName, Destination, Host, Target};
+use mctunnel_core::{ClusterName, Destination, Endpoint, Host};
 
 /// The header that names the cluster.
 const CLUSTER_HEADER: &str = "x-mctunnel-cluster";
@@ -35,7 +35,7 @@ pub(super) fn route(head: &[u8], suffix: &str) -> Result<Destination, Refusal> {
         (Some(cluster), _) | (None, Some(cluster)) => cluster,
         (None, None) => return Err(Refusal::NoCluster),
     };
-    Ok(Destination { cluster, target })
+    Ok(Destination { cluster, target: target.into() })
 }
 
 fn malformed(error: httparse::Error, limit: usize) -> Refusal {
@@ -74,7 +74,7 @@ fn check_headers(headers: &[httparse::Header<'_>]) -> Result<Option<ClusterName>
     Ok(cluster)
 }
 
-fn parse_target(text: &str) -> Result<Target, Refusal> {
+fn parse_target(text: &str) -> Result<Endpoint, Refusal> {
     let reason = if text.contains("://") {
         "it has a scheme"
     } else if text.contains('@') {
@@ -82,7 +82,7 @@ fn parse_target(text: &str) -> Result<Target, Refusal> {
     } else if text.contains('/') {
         "it has a path"
     } else {
-        return Ok(Target::parse(text)?);
+        return Ok(Endpoint::parse(text)?);
     };
     Err(Refusal::BadTarget(reason))
 }
@@ -91,7 +91,7 @@ fn parse_target(text: &str) -> Result<Target, Refusal> {
 ///
 /// Host names have no case, cluster names do: they are lower case. So the suffix is recognised in the parsed target, and the
 /// cluster is read from the text as it was sent.
-fn split_cluster(text: &str, target: &Target, suffix: &str) -> Result<Option<(ClusterName, Target)>, Refusal> {
+fn split_cluster(text: &str, target: &Endpoint, suffix: &str) -> Result<Option<(ClusterName, Endpoint)>, Refusal> {
     let Host::Name(name) = &target.host else {
         return Ok(None);
     };
@@ -103,7 +103,7 @@ fn split_cluster(text: &str, target: &Target, suffix: &str) -> Result<Option<(Cl
     let sent = sent.strip_suffix(suffix).ok_or(Refusal::BadCluster)?;
     let (host, cluster) = sent.rsplit_once('.').ok_or(Refusal::NoHost)?;
     let cluster = ClusterName::parse(cluster).map_err(|_| Refusal::BadCluster)?;
-    Ok(Some((cluster, Target { host: Host::parse(host)?, port: target.port })))
+    Ok(Some((cluster, Endpoint { host: Host::parse(host)?, port: target.port })))
 }
 
 #[cfg(test)]
