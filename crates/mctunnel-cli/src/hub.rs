@@ -10,7 +10,7 @@ use crate::{
     signals::Signals,
     telemetry::Telemetry,
 };
-use mctunnel::{ClusterFiles, ConnectConfig, ConnectGateway, Hub, HubAuthority};
+use mctunnel::{ClusterFiles, ConnectAdapter, ConnectConfig, Gateway, Hub, HubAuthority};
 use serde::Serialize;
 use std::{
     net::SocketAddr,
@@ -111,7 +111,7 @@ struct Ready {
 /// A hub that serves. Dropping it ends everything at once.
 struct Running {
     hub: Hub,
-    gateway: Arc<ConnectGateway<Hub>>,
+    gateway: Arc<Gateway<ConnectAdapter<Hub>>>,
     probe: Arc<HubProbe>,
     no_more_tunnels: CancellationToken,
     no_more_clients: CancellationToken,
@@ -128,7 +128,7 @@ impl Running {
         let hub = Hub::builder(&authority, clusters).observer(telemetry.clone()).build()?;
         let mut config = ConnectConfig::default();
         config.wait_for_tunnel = settings.tunnel_wait;
-        let gateway = Arc::new(ConnectGateway::new(hub.clone(), config, telemetry.clone()));
+        let gateway = Arc::new(Gateway::new(ConnectAdapter::new(hub.clone(), config, telemetry.clone())));
         let probe = Arc::new(HubProbe { hub: hub.clone(), draining: AtomicBool::new(false) });
 
         let (no_more_tunnels, no_more_clients) = (CancellationToken::new(), CancellationToken::new());

@@ -68,6 +68,9 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
     /// Writes from the front of `bytes` as much as there is room for; what was taken is cut off.
     fn poll_write_bytes(&mut self, cx: &mut Context<'_>, bytes: &mut Bytes) -> Poll<io::Result<()>>;
 
+    /// Resolves when the stream was cut. Uses the place of the one waiter for writing: do not write while waiting for it.
+    fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+
     /// Ends the stream with an error at the other end.
     fn abort(&mut self);
 }

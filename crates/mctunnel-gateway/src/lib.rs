@@ -10,12 +10,12 @@
 //!
 //! ```
 //! use mctunnel_core::{Open, Unobserved};
-//! use mctunnel_gateway::{ConnectConfig, ConnectGateway};
+//! use mctunnel_gateway::{ConnectAdapter, ConnectConfig, Gateway};
 //! use std::sync::Arc;
 //! use tokio_util::sync::CancellationToken;
 //!
 //! async fn run(hub: impl Open, stop: CancellationToken) -> std::io::Result<()> {
-//!     let gateway = ConnectGateway::new(hub, ConnectConfig::default(), Arc::new(Unobserved));
+//!     let gateway = Gateway::new(ConnectAdapter::new(hub, ConnectConfig::default(), Arc::new(Unobserved)));
 //!     let listener = tokio::net::TcpListener::bind("127.0.0.1:8081").await?;
 //!     gateway.serve(listener, stop).await; // until `stop` is cancelled
 //!     gateway.drained().await; // until the last client is done
@@ -23,6 +23,11 @@
 //! }
 //! ```
 
+mod accept;
+mod adapter;
 mod connect;
+mod connections;
+mod open_stream;
 
-pub use connect::{ConnectConfig, ConnectGateway, Refusal};
+pub use adapter::{Client, Gateway, HubAdapter};
+pub use connect::{ConnectAdapter, ConnectConfig, Refusal};

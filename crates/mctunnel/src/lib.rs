@@ -4,7 +4,7 @@
 //! clients in and asks the hub to open streams. Each role is a crate that can be embedded alone.
 //!
 //! ```text
-//! client -> ConnectGateway -> Hub  <== one gRPC stream, dialled by the agent ==  Agent -> target
+//! client -> Gateway -> Hub  <== one gRPC stream, dialled by the agent ==  Agent -> target
 //! ```
 //!
 //! # A hub, an agent and a stream, in one process
@@ -95,7 +95,7 @@ pub use mctunnel_core::{
     ByteStream, ClusterName, Clusters, Destination, Endpoint, ErrorCode, Happening, Host, Observe, Open, OpenError,
     OpenRequest, Priority, Protocol, Scheme, Secret, ServicePort, ServiceTarget, Target,
 };
-pub use mctunnel_gateway::{ConnectConfig, ConnectGateway};
+pub use mctunnel_gateway::{Client, ConnectAdapter, ConnectConfig, Gateway, HubAdapter};
 pub use mctunnel_hub::Hub;
 pub use mctunnel_identity::{ClusterFiles, HubAuthority, IdentityError, JoinBundle};
 pub use mctunnel_tunnel::{Session, Stream};
