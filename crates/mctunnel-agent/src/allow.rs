@@ -141,3 +141,8 @@ pub enum Verdict {
     /// Only the addresses that an address rule covers may be dialled.
     IfAddressAllowed,
 }
+
+/// Whether the address is the agent's own host, its link or its cloud's metadata service: nothing that a service leads to.
+pub(crate) fn is_special(address: IpAddr) -> bool {
+    special::range_of(address).is_some()
+}

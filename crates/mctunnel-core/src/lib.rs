@@ -6,6 +6,7 @@
 pub mod clusters;
 pub mod endpoint;
 pub mod error;
+pub mod identity;
 pub mod keepalive;
 pub mod locate;
 pub mod name;
@@ -19,7 +20,8 @@ pub mod target;
 pub use clusters::{Clusters, DynClusters};
 pub use endpoint::{Endpoint, Host, InvalidTarget};
 pub use error::{ErrorCode, OpenError};
-pub use locate::{ExpectedPeer, Locate, LocateError, Located, Roots};
+pub use identity::{Access, Authenticate, Authorize, Decision, Evidence, Identity, PassThrough, Unauthenticated};
+pub use locate::{ExpectedPeer, Locate, LocateError, Located, PermitService, Roots};
 pub use name::{ClusterName, InvalidClusterName};
 pub use observe::{Happening, Observe, Unobserved};
 pub use open::{ByteStream, Open, OpenRequest, Priority};

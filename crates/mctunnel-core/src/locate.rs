@@ -1,6 +1,6 @@
 //! Port: where in the cluster a target is. The agent asks, somebody who knows the cluster answers: Kubernetes, DNS, or a test.
 
-use crate::Target;
+use crate::{ServiceTarget, Target};
 use std::{net::SocketAddr, pin::Pin, sync::Arc};
 
 /// Finds the addresses of a target, and whom to expect there.
@@ -21,6 +21,8 @@ pub struct Located {
     pub authority: String,
     /// Whom to expect there, for targets that speak TLS.
     pub tls: Option<ExpectedPeer>,
+    /// Whether the operator named these very addresses. All others may not be loopback, link-local or a cloud's metadata service.
+    pub pinned: bool,
 }
 
 /// What a target's certificate must show.
@@ -57,6 +59,18 @@ pub enum LocateError {
     /// The one who knows cannot be asked.
     #[error("{0}")]
     Unavailable(String),
+}
+
+/// Decides which services streams may reach. Default deny; asked anew for every stream, so a change counts at once.
+pub trait PermitService: Send + Sync + 'static {
+    /// Whether this one may be reached.
+    fn permits(&self, service: &ServiceTarget) -> bool;
+}
+
+impl std::fmt::Debug for dyn PermitService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PermitService")
+    }
 }
 
 // === DynLocate ===

@@ -29,5 +29,8 @@ mod connect;
 mod connections;
 mod open_stream;
 
+pub mod http;
+
 pub use adapter::{Client, Gateway, HubAdapter};
 pub use connect::{ConnectAdapter, ConnectConfig, Refusal};
+pub use http::{HttpAdapter, HttpConfig};

@@ -4,7 +4,7 @@ use crate::{BodyKind, head::fields_to_wire, split::SharedStream, wire};
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use mctunnel_core::ByteStream;
-use std::{fmt, future::poll_fn, io, pin::pin};
+use std::{fmt, future::poll_fn, io, pin::pin, task::Poll};
 
 /// Sends a message.
 #[derive(Debug)]
@@ -36,7 +36,13 @@ impl<S: ByteStream> MessageWriter<S> {
         B: Body<Data = Bytes>,
     {
         let mut body = pin!(body);
-        while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        loop {
+            // A body may be silent for hours; that nobody wants it any more must be noticed meanwhile.
+            let next = poll_fn(|cx| match body.as_mut().poll_frame(cx) {
+                Poll::Ready(frame) => Poll::Ready(Ok(frame)),
+                Poll::Pending => self.stream.poll_cut(cx).map(|()| Err(cut())),
+            });
+            let Some(frame) = next.await.map_err(PumpError::Stream)? else { break };
             let frame = frame.map_err(|error| {
                 self.stream.abort();
                 PumpError::Body(error)
@@ -77,6 +83,10 @@ impl<S: ByteStream> MessageWriter<S> {
     pub fn abort(&mut self) {
         self.stream.abort();
     }
+}
+
+fn cut() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, "the other end cut the stream")
 }
 
 const CHUNK_HEAD: usize = 10;

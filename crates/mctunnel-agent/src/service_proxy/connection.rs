@@ -1,0 +1,95 @@
+//! One connection to a target, in either HTTP. Its task ends with it.
+
+use super::Speak;
+use http::{Request, Response};
+use hyper::{
+    body::Incoming,
+    client::conn::{TrySendError, http1, http2},
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use mctunnel_http::MessageBody;
+use mctunnel_tunnel::Stream;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::task::AbortOnDropHandle;
+
+/// A request's body, as it comes through the tunnel.
+pub(super) type TargetBody = MessageBody<Stream>;
+use super::forward::RequestBody;
+
+/// A connection that takes requests.
+pub(super) enum Connection {
+    Http1(http1::SendRequest<RequestBody>, Arc<AbortOnDropHandle<()>>),
+    Http2(http2::SendRequest<RequestBody>, Arc<AbortOnDropHandle<()>>),
+}
+
+impl Connection {
+    /// Begins HTTP on a connected socket.
+    #[expect(clippy::disallowed_methods, reason = "the handle aborts the task when the connection is dropped")]
+    pub(super) async fn begin(
+        io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        speak: Speak,
+    ) -> Result<Self, hyper::Error> {
+        let io = TokioIo::new(io);
+        match speak {
+            Speak::Http1 => {
+                let (sender, connection) = http1::Builder::new().handshake(io).await?;
+                let task = tokio::spawn(async move {
+                    // What breaks it is told to the exchange that is on it.
+                    let _ = connection.with_upgrades().await;
+                });
+                Ok(Self::Http1(sender, Arc::new(AbortOnDropHandle::new(task))))
+            }
+            Speak::Http2 => {
+                let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+                    .timer(TokioTimer::new())
+                    .initial_stream_window_size(STREAM_WINDOW)
+                    .initial_connection_window_size(CONNECTION_WINDOW)
+                    .handshake(io)
+                    .await?;
+                let task = tokio::spawn(async move {
+                    let _ = connection.await;
+                });
+                Ok(Self::Http2(sender, Arc::new(AbortOnDropHandle::new(task))))
+            }
+        }
+    }
+
+    /// Sends a request; gives it back if nothing of it was sent.
+    pub(super) async fn send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+        match self {
+            Self::Http1(sender, _) => sender.try_send_request(request).await,
+            Self::Http2(sender, _) => sender.try_send_request(request).await,
+        }
+    }
+
+    /// Whether it takes another request right now.
+    pub(super) fn is_ready(&self) -> bool {
+        match self {
+            Self::Http1(sender, _) => sender.is_ready(),
+            Self::Http2(sender, _) => sender.is_ready(),
+        }
+    }
+
+    /// Resolves when it takes another request; `false` when it never will.
+    pub(super) async fn ready(&mut self) -> bool {
+        match self {
+            Self::Http1(sender, _) => sender.ready().await.is_ok(),
+            Self::Http2(sender, _) => sender.ready().await.is_ok(),
+        }
+    }
+
+    /// Another handle on the same connection, where exchanges can share one.
+    pub(super) fn share(&self) -> Option<Self> {
+        match self {
+            Self::Http1(..) => None,
+            Self::Http2(sender, task) => Some(Self::Http2(sender.clone(), Arc::clone(task))),
+        }
+    }
+}
+
+const STREAM_WINDOW: u32 = 1024 * 1024;
+const CONNECTION_WINDOW: u32 = 8 * 1024 * 1024;
