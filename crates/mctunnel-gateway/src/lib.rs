@@ -24,5 +24,6 @@
 //! ```
 
 mod connect;
+pub mod http;
 
 pub use connect::{ConnectConfig, ConnectGateway, Refusal};
