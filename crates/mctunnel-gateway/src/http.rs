@@ -25,7 +25,7 @@ mod upgrade;
 pub use bad_target::BadTarget;
 pub use config::HttpConfig;
 pub use guard::{BadBody, BadHead, GuardConfig, Guarded, RefusedHead, check_h2, check_trailers};
-pub use kube_request::KubeRequest;
+pub use kube_request::{KubeRequest, ResourceRequest, Verb};
 pub use route::{Routed, route};
 
 use crate::{Client, HubAdapter};
