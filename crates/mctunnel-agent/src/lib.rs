@@ -19,6 +19,7 @@ pub mod allow;
 pub mod backoff;
 pub mod dial;
 pub mod hub_address;
+pub mod pinned;
 pub mod proxy;
 pub mod service_proxy;
 

@@ -10,7 +10,7 @@ use crate::{
     signals::Signals,
     telemetry::Telemetry,
 };
-use mctunnel::{ClusterFiles, ConnectAdapter, ConnectConfig, Gateway, Hub, HubAuthority};
+use mctunnel::{ClusterFiles, ConnectAdapter, ConnectConfig, Gateway, HttpAdapter, HttpConfig, Hub, HubAuthority};
 use serde::Serialize;
 use std::{
     net::SocketAddr,
@@ -41,11 +41,14 @@ async fn serve(process: ProcessSettings, settings: HubSettings) -> anyhow::Resul
     let listeners = Listeners::bind(&settings)?;
     let ready = listeners.ready()?;
     let running = Running::start(&settings, listeners)?;
-    if let Some(address) = settings.gateway_listen {
-        info!(%address, "The path gateway is not part of this version; nothing listens there.");
+    let Ready { tunnel, gateway, connect, admin, .. } = &ready;
+    if gateway.is_some() {
+        warn!(
+            "The gateway does not authenticate clients: a kube-apiserver does so itself, and services are open to whoever \
+             reaches the gateway, as far as the agents' lists go."
+        );
     }
-    let Ready { tunnel, connect, admin, .. } = &ready;
-    info!(%tunnel, connect, admin, "The hub is serving.");
+    info!(%tunnel, gateway, connect, admin, "The hub is serving.");
     ready_file::write(process.ready_file.as_deref(), &ready)?;
 
     let first = signals.next().await;
@@ -64,6 +67,7 @@ async fn serve(process: ProcessSettings, settings: HubSettings) -> anyhow::Resul
 /// The sockets of a hub, open before anything is promised.
 struct Listeners {
     tunnel: TcpListener,
+    gateway: Option<TcpListener>,
     connect: Option<TcpListener>,
     admin: Option<TcpListener>,
 }
@@ -75,6 +79,7 @@ impl Listeners {
             |flag, address: Option<SocketAddr>| address.map(|address| listen(flag, address, shared)).transpose();
         Ok(Self {
             tunnel: listen("--tunnel-listen", settings.tunnel_listen, shared)?,
+            gateway: optional("--gateway-listen", settings.gateway_listen)?,
             connect: optional("--connect-listen", settings.connect_listen)?,
             admin: optional("--admin-listen", settings.admin_listen)?,
         })
@@ -90,7 +95,7 @@ impl Listeners {
             tunnel: self.tunnel.local_addr()?.to_string(),
             connect: address(&self.connect)?,
             admin: address(&self.admin)?,
-            gateway: None,
+            gateway: address(&self.gateway)?,
         })
     }
 }
@@ -111,12 +116,12 @@ struct Ready {
 /// A hub that serves. Dropping it ends everything at once.
 struct Running {
     hub: Hub,
-    gateway: Arc<Gateway<ConnectAdapter<Hub>>>,
+    ways: Ways,
     probe: Arc<HubProbe>,
     no_more_tunnels: CancellationToken,
     no_more_clients: CancellationToken,
     tunnels: AbortOnDropHandle<()>,
-    clients: Option<AbortOnDropHandle<()>>,
+    clients: Vec<AbortOnDropHandle<()>>,
     _background: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -126,9 +131,7 @@ impl Running {
         let authority = HubAuthority::open_or_create(&settings.data_dir, &settings.hub_names)?;
         let clusters = Arc::new(ClusterFiles::new(&settings.data_dir));
         let hub = Hub::builder(&authority, clusters).observer(telemetry.clone()).build()?;
-        let mut config = ConnectConfig::default();
-        config.wait_for_tunnel = settings.tunnel_wait;
-        let gateway = Arc::new(Gateway::new(ConnectAdapter::new(hub.clone(), config, telemetry.clone())));
+        let ways = Ways::make(settings, &authority, &hub, &telemetry)?;
         let probe = Arc::new(HubProbe { hub: hub.clone(), draining: AtomicBool::new(false) });
 
         let (no_more_tunnels, no_more_clients) = (CancellationToken::new(), CancellationToken::new());
@@ -136,40 +139,96 @@ impl Running {
             let (hub, stop) = (hub.clone(), no_more_tunnels.clone());
             process::owned(async move { hub.serve_tunnels(listeners.tunnel, stop).await })
         };
-        let clients = listeners.connect.map(|listener| {
-            let (gateway, stop) = (Arc::clone(&gateway), no_more_clients.clone());
-            process::owned(async move { gateway.serve(listener, stop).await })
-        });
+        let clients = ways.serve(listeners.gateway, listeners.connect, &no_more_clients);
         let mut background = vec![process::owned(admin::upkeep(telemetry.handle()))];
         if let Some(listener) = listeners.admin {
             background.push(process::owned(Admin::new(&telemetry, probe.clone()).serve(listener)));
         }
         let _background = background;
-        Ok(Self { hub, gateway, probe, no_more_tunnels, no_more_clients, tunnels, clients, _background })
+        Ok(Self { hub, ways, probe, no_more_tunnels, no_more_clients, tunnels, clients, _background })
     }
 
     /// Ends in the order that loses nobody, also when another hub has taken over the ports: first nobody is told to come here,
     /// then agents are told to move while clients that were accepted are still served.
     async fn end(self, grace: Duration) {
-        let Self { hub, gateway, probe, no_more_tunnels, no_more_clients, tunnels, clients, _background } = self;
+        let Self { hub, ways, probe, no_more_tunnels, no_more_clients, tunnels, clients, _background } = self;
         probe.draining.store(true, Ordering::Relaxed);
         no_more_tunnels.cancel();
         let _ = tunnels.await;
         let finish_clients = async {
             no_more_clients.cancel();
-            if let Some(clients) = clients {
-                let _ = clients.await;
+            for accepting in clients {
+                let _ = accepting.await;
             }
-            let _ = tokio::time::timeout(grace, gateway.drained()).await;
+            let _ = tokio::time::timeout(grace, ways.drained()).await;
         };
         tokio::join!(hub.drain(grace), finish_clients);
-        match gateway.connections() {
+        match ways.connections() {
             0 => {}
             cut => warn!(cut, "The grace is over; the clients that are left are cut."),
         }
-        gateway.cut();
+        ways.cut();
         hub.stop().await;
         info!("The hub has ended.");
+    }
+}
+
+// === Ways ===
+
+/// The ways in for clients.
+struct Ways {
+    http: Arc<Gateway<HttpAdapter<Hub>>>,
+    connect: Arc<Gateway<ConnectAdapter<Hub>>>,
+}
+
+impl Ways {
+    fn make(
+        settings: &HubSettings,
+        authority: &HubAuthority,
+        hub: &Hub,
+        telemetry: &Arc<Telemetry>,
+    ) -> anyhow::Result<Self> {
+        let mut config = HttpConfig::default();
+        config.wait_for_tunnel = settings.gateway_wait;
+        config.server_timing = settings.server_timing;
+        let mut http = HttpAdapter::new(hub.clone(), config, telemetry.clone());
+        if !settings.gateway_plain {
+            http = http.tls(authority.gateway_config()?);
+        }
+        let mut config = ConnectConfig::default();
+        config.wait_for_tunnel = settings.tunnel_wait;
+        let connect = ConnectAdapter::new(hub.clone(), config, telemetry.clone());
+        Ok(Self { http: Arc::new(Gateway::new(http)), connect: Arc::new(Gateway::new(connect)) })
+    }
+
+    fn serve(
+        &self,
+        http: Option<TcpListener>,
+        connect: Option<TcpListener>,
+        stop: &CancellationToken,
+    ) -> Vec<AbortOnDropHandle<()>> {
+        let http = http.map(|listener| {
+            let (gateway, stop) = (Arc::clone(&self.http), stop.clone());
+            process::owned(async move { gateway.serve(listener, stop).await })
+        });
+        let connect = connect.map(|listener| {
+            let (gateway, stop) = (Arc::clone(&self.connect), stop.clone());
+            process::owned(async move { gateway.serve(listener, stop).await })
+        });
+        http.into_iter().chain(connect).collect()
+    }
+
+    async fn drained(&self) {
+        tokio::join!(self.http.drained(), self.connect.drained());
+    }
+
+    fn connections(&self) -> usize {
+        self.http.connections() + self.connect.connections()
+    }
+
+    fn cut(&self) {
+        self.http.cut();
+        self.connect.cut();
     }
 }
 

@@ -90,12 +90,18 @@ pub use mctunnel_agent as agent;
 /// The role that lets clients in: [`mctunnel_gateway`].
 pub use mctunnel_gateway as gateway;
 
-pub use mctunnel_agent::{Agent, allow::AllowList, proxy::ProxySettings};
+/// What an agent knows of its Kubernetes cluster: [`mctunnel_kube`].
+pub use mctunnel_kube as kube;
+
+pub use mctunnel_agent::{
+    Agent, Offered, ProxyAdapter, ServiceProxy, allow::AllowList, pinned::PinnedTargets, proxy::ProxySettings,
+    service_proxy::ServiceProxyConfig,
+};
 pub use mctunnel_core::{
     ByteStream, ClusterName, Clusters, Destination, Endpoint, ErrorCode, Happening, Host, Observe, Open, OpenError,
     OpenRequest, Priority, Protocol, Scheme, Secret, ServicePort, ServiceTarget, Target,
 };
-pub use mctunnel_gateway::{Client, ConnectAdapter, ConnectConfig, Gateway, HubAdapter};
+pub use mctunnel_gateway::{Client, ConnectAdapter, ConnectConfig, Gateway, HttpAdapter, HttpConfig, HubAdapter};
 pub use mctunnel_hub::Hub;
 pub use mctunnel_identity::{ClusterFiles, HubAuthority, IdentityError, JoinBundle};
 pub use mctunnel_tunnel::{Session, Stream};

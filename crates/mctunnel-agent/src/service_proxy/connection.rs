@@ -1,6 +1,6 @@
 //! One connection to a target, in either HTTP. Its task ends with it.
 
-use super::Speak;
+use super::{Speak, forward::RequestBody};
 use http::{Request, Response};
 use hyper::{
     body::Incoming,
@@ -15,12 +15,16 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// A request's body, as it comes through the tunnel.
 pub(super) type TargetBody = MessageBody<Stream>;
-use super::forward::RequestBody;
 
-/// A connection that takes requests.
-pub(super) enum Connection {
-    Http1(http1::SendRequest<RequestBody>, Arc<AbortOnDropHandle<()>>),
-    Http2(http2::SendRequest<RequestBody>, Arc<AbortOnDropHandle<()>>),
+/// A connection that takes requests. The last one to drop it ends its task.
+pub(super) struct Connection {
+    sender: Sender,
+    task: Arc<AbortOnDropHandle<()>>,
+}
+
+enum Sender {
+    Http1(http1::SendRequest<RequestBody>),
+    Http2(http2::SendRequest<RequestBody>),
 }
 
 impl Connection {
@@ -38,7 +42,7 @@ impl Connection {
                     // What breaks it is told to the exchange that is on it.
                     let _ = connection.with_upgrades().await;
                 });
-                Ok(Self::Http1(sender, Arc::new(AbortOnDropHandle::new(task))))
+                Ok(Self { sender: Sender::Http1(sender), task: Arc::new(AbortOnDropHandle::new(task)) })
             }
             Speak::Http2 => {
                 let (sender, connection) = http2::Builder::new(TokioExecutor::new())
@@ -50,7 +54,7 @@ impl Connection {
                 let task = tokio::spawn(async move {
                     let _ = connection.await;
                 });
-                Ok(Self::Http2(sender, Arc::new(AbortOnDropHandle::new(task))))
+                Ok(Self { sender: Sender::Http2(sender), task: Arc::new(AbortOnDropHandle::new(task)) })
             }
         }
     }
@@ -60,33 +64,33 @@ impl Connection {
         &mut self,
         request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
-        match self {
-            Self::Http1(sender, _) => sender.try_send_request(request).await,
-            Self::Http2(sender, _) => sender.try_send_request(request).await,
+        match &mut self.sender {
+            Sender::Http1(sender) => sender.try_send_request(request).await,
+            Sender::Http2(sender) => sender.try_send_request(request).await,
         }
     }
 
     /// Whether it takes another request right now.
     pub(super) fn is_ready(&self) -> bool {
-        match self {
-            Self::Http1(sender, _) => sender.is_ready(),
-            Self::Http2(sender, _) => sender.is_ready(),
+        match &self.sender {
+            Sender::Http1(sender) => sender.is_ready(),
+            Sender::Http2(sender) => sender.is_ready(),
         }
     }
 
     /// Resolves when it takes another request; `false` when it never will.
     pub(super) async fn ready(&mut self) -> bool {
-        match self {
-            Self::Http1(sender, _) => sender.ready().await.is_ok(),
-            Self::Http2(sender, _) => sender.ready().await.is_ok(),
+        match &mut self.sender {
+            Sender::Http1(sender) => sender.ready().await.is_ok(),
+            Sender::Http2(sender) => sender.ready().await.is_ok(),
         }
     }
 
     /// Another handle on the same connection, where exchanges can share one.
     pub(super) fn share(&self) -> Option<Self> {
-        match self {
-            Self::Http1(..) => None,
-            Self::Http2(sender, task) => Some(Self::Http2(sender.clone(), Arc::clone(task))),
+        match &self.sender {
+            Sender::Http1(_) => None,
+            Sender::Http2(sender) => Some(Self { sender: Sender::Http2(sender.clone()), task: Arc::clone(&self.task) }),
         }
     }
 }

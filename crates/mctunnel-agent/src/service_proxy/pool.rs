@@ -104,7 +104,7 @@ impl Pool {
     /// Keeps a connection for the next exchange, once its target is done with this one.
     pub(super) async fn give_back(&self, taken: Taken) {
         let Taken { mut connection, key, .. } = taken;
-        if matches!(connection, Connection::Http2(..)) || !connection.ready().await {
+        if key.speak == Speak::Http2 || !connection.ready().await {
             return;
         }
         let mut all = self.kept.lock();
