@@ -13,25 +13,34 @@ mod h2;
 mod head;
 mod machine;
 mod scan;
+#[cfg(test)]
+mod tests;
 
 pub use bad_head::{BadBody, BadHead, RefusedHead};
 pub use config::GuardConfig;
 pub use h2::{check_h2, check_trailers};
 
-use bytes::{Buf as _, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use machine::{Guard, Rest};
 use std::{
     io,
+    mem::MaybeUninit,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Sleep,
+};
 
 /// What the server reads in place of a refused request.
 const REFUSED: &[u8] = b"OPTIONS * HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
 /// So much of what follows a refused head is read, so that the client is not reset before it has read why.
 const MAX_DISCARD: usize = 256 * 1024;
+/// So long it may go on sending behind our last byte.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// A client's connection, of which the server sees only requests that are safe to parse.
 ///
@@ -51,7 +60,7 @@ pub struct Guarded<I> {
 /// How the connection ends once the checked bytes are passed on.
 #[derive(Debug)]
 enum End {
-    Refused { unsent: &'static [u8], discard: usize },
+    Refused { unsent: &'static [u8], discard: usize, linger: Option<Pin<Box<Sleep>>> },
     Broken(BadBody),
 }
 
@@ -79,6 +88,11 @@ impl<I> Guarded<I> {
         &self.io
     }
 
+    /// The connection, for who goes on with it after an upgrade, and bytes that were read from it and not passed on.
+    pub fn into_parts(self) -> (I, Bytes) {
+        (self.io, self.held.freeze())
+    }
+
     /// Judges what was held back and is not checked yet.
     fn judge_held(&mut self) {
         let handled = self.guard.handle(&self.held);
@@ -102,11 +116,12 @@ impl<I> Guarded<I> {
             Rest::Keep => return,
             Rest::Refuse(reason) => {
                 self.refused.put(reason);
-                self.end = Some(End::Refused { unsent: REFUSED, discard: MAX_DISCARD });
+                self.end = Some(End::Refused { unsent: REFUSED, discard: MAX_DISCARD, linger: None });
             }
             Rest::Break(error) => self.end = Some(End::Broken(error)),
         }
         self.held.truncate(self.checked);
+        self.release();
     }
 
     /// Passes on what was held back and is checked.
@@ -115,8 +130,12 @@ impl<I> Guarded<I> {
         buf.put_slice(self.held.get(..length).unwrap_or_default());
         self.held.advance(length);
         self.checked -= length;
+        self.release();
+    }
+
+    /// Gives memory back: an idle connection holds none.
+    fn release(&mut self) {
         if self.held.is_empty() {
-            // An idle connection holds no memory.
             self.held = BytesMut::new();
         }
     }
@@ -131,7 +150,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Guarded<I> {
                 return Poll::Ready(Ok(()));
             }
             if let Some(end) = &mut this.end {
-                return end.poll(&mut this.io, cx, buf);
+                return end.poll_read(&mut this.io, cx, buf);
             }
             let before = buf.filled().len();
             ready!(Pin::new(&mut this.io).poll_read(cx, buf))?;
@@ -154,7 +173,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Guarded<I> {
 }
 
 impl End {
-    fn poll<I: AsyncRead + Unpin>(
+    fn poll_read<I: AsyncRead + Unpin>(
         &mut self,
         io: &mut I,
         cx: &mut Context<'_>,
@@ -162,27 +181,44 @@ impl End {
     ) -> Poll<io::Result<()>> {
         let (unsent, discard) = match self {
             Self::Broken(error) => return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, *error))),
-            Self::Refused { unsent, discard } => (unsent, discard),
+            Self::Refused { unsent, discard, .. } => (unsent, discard),
         };
-        if !unsent.is_empty() {
-            let (now, later) = unsent.split_at_checked(buf.remaining()).unwrap_or((unsent, &[]));
-            buf.put_slice(now);
-            *unsent = later;
-            return Poll::Ready(Ok(()));
+        if unsent.is_empty() {
+            ready!(poll_discard(io, cx, discard));
+            // Not an end of file: the server would take that for a client that is gone, and not answer.
+            return Poll::Pending;
         }
-        // Not an end of file: the server would take that for a client that is gone, and not answer.
-        let before = buf.filled().len();
-        while *discard > 0 {
-            let outcome = ready!(Pin::new(&mut *io).poll_read(cx, buf));
-            let read = buf.filled().len() - before;
-            buf.set_filled(before);
-            *discard = if outcome.is_err() || read == 0 { 0 } else { discard.saturating_sub(read) };
+        let (now, later) = unsent.split_at_checked(buf.remaining()).unwrap_or((unsent, &[]));
+        buf.put_slice(now);
+        *unsent = later;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Waits for a refused client to stop sending: closed with bytes unread, a connection is reset, and the answer lost.
+    fn poll_linger<I: AsyncRead + Unpin>(&mut self, io: &mut I, cx: &mut Context<'_>) -> Poll<()> {
+        let Self::Refused { discard, linger, .. } = self else {
+            return Poll::Ready(());
+        };
+        if poll_discard(io, cx, discard).is_ready() {
+            return Poll::Ready(());
         }
-        Poll::Pending
+        linger.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER))).as_mut().poll(cx)
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Guarded<I> {
+/// Throws away up to `left` bytes; ready when there is no more to throw away.
+fn poll_discard<I: AsyncRead + Unpin>(io: &mut I, cx: &mut Context<'_>, left: &mut usize) -> Poll<()> {
+    let mut space = [MaybeUninit::uninit(); 4096];
+    while *left > 0 {
+        let mut buf = ReadBuf::uninit(&mut space);
+        let outcome = ready!(Pin::new(&mut *io).poll_read(cx, &mut buf));
+        let read = if outcome.is_ok() { buf.filled().len() } else { 0 };
+        *left = if read == 0 { 0 } else { left.saturating_sub(read) };
+    }
+    Poll::Ready(())
+}
+
+impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<I> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().io).poll_write(cx, buf)
     }
@@ -192,7 +228,12 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Guarded<I> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+        let this = self.get_mut();
+        ready!(Pin::new(&mut this.io).poll_shutdown(cx))?;
+        match &mut this.end {
+            Some(end) => end.poll_linger(&mut this.io, cx).map(Ok),
+            None => Poll::Ready(Ok(())),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {

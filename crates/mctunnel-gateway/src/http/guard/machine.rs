@@ -14,6 +14,9 @@ use super::{
 };
 use std::sync::Arc;
 
+#[cfg(test)]
+mod tests;
+
 /// Follows one connection from head to body to head.
 #[derive(Debug)]
 pub(super) struct Guard {
