@@ -68,7 +68,8 @@ pub(super) async fn run<O: Open>(
             let halves = MessageHalves { writer, reader };
             return upgrade::switch(connection, routed.asked, answer, on_upgrade, halves, open_stream);
         }
-        writer.finish().await.map_err(cut)?;
+        // The agent may be gone already, with all of its answer sent.
+        let _ = writer.finish().await;
         let mut response = respond(answer, &routed.prefix, reader, None, open_stream)?;
         if routed.asked == Asked::Upgrade {
             // A client that asked to upgrade may have sent more than a request.

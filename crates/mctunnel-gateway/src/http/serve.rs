@@ -56,7 +56,6 @@ async fn serve_http1<O: Open>(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(adapter.config.head_timeout)
-            .pipeline_flush(true)
             .serve_connection(TokioIo::new(io), service)
             .with_upgrades()
     );

@@ -31,7 +31,8 @@ async fn a_request_waits_for_an_agent_that_is_just_reconnecting() {
     let target = Target::named("A").await;
     let bundle = rig.bundle("cluster-a");
     rig.run(&bundle, target.address).await.kill();
-    let waiting = rig.once(&get("/cluster-a/x"));
+    let request = get("/cluster-a/x");
+    let waiting = rig.once(&request);
     let back = async {
         tokio::task::yield_now().await;
         rig.run(&bundle, target.address).await
