@@ -28,6 +28,9 @@ impl ClusterAccess {
             source: source.into(),
         };
         let file = Kubeconfig::read_from(path).map_err(unusable)?;
+        if has_proxy(&file, context) {
+            return Err(KubeError::ProxyUrl);
+        }
         let options = KubeConfigOptions { context: context.map(str::to_owned), cluster: None, user: None };
         let config = kube::Config::from_custom_kubeconfig(file, &options).await.map_err(unusable)?;
         Self::from_config(config)
@@ -40,9 +43,8 @@ impl ClusterAccess {
     }
 
     fn from_config(mut config: kube::Config) -> Result<Self, KubeError> {
-        if config.proxy_url.is_some() {
-            return Err(KubeError::ProxyUrl);
-        }
+        // The client would take the proxy of the environment, which is the one for the way to the hub.
+        config.proxy_url = None;
         // Waiting and trying again is ours, where tests can see it.
         config.default_retry = false;
         let roots = if config.accept_invalid_certs {
@@ -73,6 +75,16 @@ impl fmt::Debug for ClusterAccess {
     }
 }
 
+/// Whether the cluster of a context is to be reached through a proxy.
+fn has_proxy(file: &Kubeconfig, context: Option<&str>) -> bool {
+    let wanted = context.or(file.current_context.as_deref());
+    let context = file.contexts.iter().find(|one| Some(one.name.as_str()) == wanted);
+    let name = context.and_then(|one| one.context.as_ref()).map(|context| context.cluster.as_str());
+    let cluster = file.clusters.iter().find(|one| Some(one.name.as_str()) == name);
+    let proxy = cluster.and_then(|one| one.cluster.as_ref()).and_then(|cluster| cluster.proxy_url.as_deref());
+    proxy.is_some_and(|proxy| !proxy.is_empty())
+}
+
 /// Certificates as PEM.
 fn pem(certificates: &[Vec<u8>]) -> String {
     let mut text = String::new();
@@ -87,4 +99,25 @@ fn pem(certificates: &[Vec<u8>]) -> String {
         text.push_str("-----END CERTIFICATE-----\n");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_proxy_of_the_environment_is_not_for_the_kube_apiserver() {
+        let mut config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        config.proxy_url = Some("http://proxy.example:3128".parse().unwrap());
+        let access = ClusterAccess::from_config(config).unwrap();
+        assert!(access.config.proxy_url.is_none());
+        assert!(access.client().is_ok());
+    }
+
+    #[test]
+    fn certificates_are_wrapped_as_pem_wants_it() {
+        let text = pem(&[vec![0; 60], vec![1]]);
+        let lines: Vec<_> = text.lines().map(str::len).collect();
+        assert_eq!(lines, [27, 64, 16, 25, 27, 4, 25]);
+    }
 }

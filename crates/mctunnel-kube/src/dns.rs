@@ -1,5 +1,6 @@
 //! Finds services by their DNS names, for agents that may not ask Kubernetes. It knows no ports and no readiness: a port is a
-//! number, and what DNS gives is taken to be ready.
+//! number, and what DNS gives is taken to be ready. Nor does it know an `ExternalName` from another service: who must not be led
+//! out of the cluster needs [`KubeLocator`](crate::KubeLocator) with the right to watch.
 
 use crate::{
     ApiServer, Resolve, ServiceName, ServiceTls, SystemResolver, address, api_server::LookedUp, resolve::look_up,
@@ -97,7 +98,7 @@ impl DnsLocator {
             let message = format!("service {service} must not be reached through a tunnel: {}", refused.join(", "));
             return Err(LocateError::Forbidden(message));
         }
-        Ok(Located { addresses, authority: format!("{called}:{port}"), tls, pinned: false })
+        Ok(Located { addresses, authority: format!("{called}:{port}"), tls })
     }
 
     /// Whom to expect behind a service.

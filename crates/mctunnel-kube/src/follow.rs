@@ -27,6 +27,9 @@ const DENIED_RETRY: Duration = Duration::from_secs(60);
 /// A watch that lived this long, or that brought anything, was healthy.
 const HEALTHY: Duration = Duration::from_secs(5);
 
+/// After so many failures in a row a watch is not resumed, but begun anew.
+const ENOUGH: u32 = 5;
+
 /// Follows objects of a kind, for ever.
 pub(crate) struct Follower {
     pub(crate) client: Client,
@@ -68,6 +71,10 @@ impl Follower {
                 }
                 Err(Trouble::Failed(reason)) => {
                     self.scope.fail::<T>(&reason);
+                    // Whatever it is about this version that the server does not like, a list has another.
+                    if failures >= ENOUGH {
+                        version = None;
+                    }
                     backoff(failures, rand::random())
                 }
             };

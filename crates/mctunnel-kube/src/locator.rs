@@ -50,6 +50,9 @@ pub enum Namespaces {
 }
 
 /// Locates with what Kubernetes says. Dropping it ends the watching.
+///
+/// The agent needs the verbs `list` and `watch` on `services` and on `endpointslices.discovery.k8s.io`. Where it lacks them,
+/// services are found by DNS, and the right is asked for again every minute.
 #[derive(Debug)]
 pub struct KubeLocator {
     scopes: Scopes,
@@ -125,7 +128,6 @@ impl KubeLocator {
                 addresses,
                 authority: format!("{}:{port}", service.dns()),
                 tls: self.dns.expect(target, &service, service.dns())?,
-                pinned: false,
             }),
             Found::External { name, port } => self.dns.locate_external(target, &service, &name, port).await,
         }

@@ -48,7 +48,9 @@ impl Scope {
                 object.keep(&mut view, self.zone.as_deref());
             }
         }
-        self.enter::<T>(Phase::Known);
+        if self.enter::<T>(Phase::Known) == Phase::Denied {
+            tracing::info!(scope = %self.label, "the agent may watch {} again", T::KIND);
+        }
         self.tell();
     }
 

@@ -85,13 +85,11 @@ pub(crate) fn choose_endpoints(
         let (mut given, reasons) = in_group(true);
         let (mut far, far_reasons) = in_group(false);
         refused.extend(reasons.into_iter().chain(far_reasons));
+        // Both are sorted.
+        far.retain(|address| given.binary_search(address).is_err());
         rotate(&mut given, random);
         rotate(&mut far, random);
-        for address in far {
-            if !given.contains(&address) {
-                given.push(address);
-            }
-        }
+        given.append(&mut far);
         if !given.is_empty() {
             return Ok(given);
         }
@@ -107,7 +105,7 @@ pub(crate) fn choose_endpoints(
     )))
 }
 
-/// The addresses of those endpoints that fit, each at its own slice's port, each once.
+/// The addresses of those endpoints that fit, each at its own slice's port, each once, sorted.
 fn addresses(slices: &[&KnownSlice], port: ChosenPort<'_>, fits: impl Fn(&KnownEndpoint) -> bool) -> Vec<SocketAddr> {
     let mut found = Vec::new();
     for slice in slices {

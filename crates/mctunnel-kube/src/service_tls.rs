@@ -19,8 +19,8 @@ pub struct ServiceTls {
 }
 
 impl ServiceTls {
-    /// Whom to expect: nobody for plain services. `fallback` is the cluster's own authority. `None` inside an error's place
-    /// would be a service nobody can vouch for: it is an error, never an unchecked connection.
+    /// Whom to expect: nobody in particular of plain services. `fallback` is the cluster's own authority. That nobody can vouch
+    /// for a service is an error, never an unchecked connection.
     pub(crate) fn expect(
         &self,
         scheme: Scheme,

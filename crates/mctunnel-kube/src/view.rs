@@ -83,7 +83,7 @@ pub(crate) struct KnownSlice {
     pub(crate) endpoints: Arc<[KnownEndpoint]>,
 }
 
-/// An endpoint, in 20 bytes.
+/// An endpoint, in no more than 20 bytes: large clusters have a hundred thousand of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KnownEndpoint {
     pub(crate) ip: IpAddr,
@@ -217,5 +217,44 @@ fn state_of(conditions: &object::Conditions) -> EndpointState {
         (true, _) => EndpointState::Ready,
         (false, true) => EndpointState::Draining,
         (false, false) => EndpointState::Down,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn slice(name: &str, owner: Option<&str>) -> EndpointSlice {
+        let labels = owner.map(|owner| json!({"kubernetes.io/service-name": owner}));
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "namespace": "default", "labels": labels},
+            "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [{"port": 80}],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn an_endpoint_is_small() {
+        assert!(size_of::<KnownEndpoint>() <= 20, "{}", size_of::<KnownEndpoint>());
+    }
+
+    #[test]
+    fn a_slice_has_one_owner_and_leaves_nothing_behind() {
+        let web = ServiceName::parse("default/web").unwrap();
+        let mut view = View::default();
+        slice("a", Some("web")).keep(&mut view, None);
+        slice("b", Some("web")).keep(&mut view, None);
+        assert_eq!(view.slices(&web).len(), 2);
+        slice("a", Some("db")).keep(&mut view, None);
+        assert_eq!(view.slices(&web).len(), 1);
+        slice("b", None).keep(&mut view, None);
+        assert_eq!(view.slices(&web).len(), 0);
+        // A deletion is by name, whatever the label says then.
+        slice("a", None).forget(&mut view);
+        assert!(view.slices.is_empty() && view.owners.is_empty());
+        slice("a", Some("web")).forget(&mut view);
+        slice("c", Some("Not A Name")).keep(&mut view, None);
+        assert!(view.slices.is_empty() && view.owners.is_empty());
     }
 }

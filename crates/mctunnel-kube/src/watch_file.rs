@@ -220,14 +220,16 @@ async fn read(path: &Path) -> Result<Option<String>, RulesProblem> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RulesFile {
-    services: Vec<String>,
+    /// An `Option`, because the parser would take a key without a value for an empty list.
+    services: Option<Vec<String>>,
 }
 
 fn parse(text: &str) -> Result<ServiceAllowList, RulesProblem> {
     let options = serde_saphyr::options! { with_snippet: false };
     let file: RulesFile =
         serde_saphyr::from_str_with_options(text, options).map_err(|error| RulesProblem::Syntax(error.to_string()))?;
-    ServiceAllowList::parse(file.services).map_err(RulesProblem::Rule)
+    let rules = file.services.ok_or_else(|| RulesProblem::Syntax("there is no list".to_owned()))?;
+    ServiceAllowList::parse(rules).map_err(RulesProblem::Rule)
 }
 
 // === InvalidRulesFile ===

@@ -83,19 +83,24 @@ pub(crate) async fn addresses(locator: &impl Locate, spec: &str) -> Result<Vec<S
     Ok(found)
 }
 
-/// Waits until `web` has these addresses; asks again whenever the locator says that something changed.
+/// Waits until `web` has these addresses.
 pub(crate) async fn becomes(locator: &KubeLocator, expected: &[&str]) {
+    becomes_at(locator, "web", expected).await;
+}
+
+/// Waits until a service has these addresses; asks again whenever the locator says that something changed.
+pub(crate) async fn becomes_at(locator: &KubeLocator, spec: &str, expected: &[&str]) {
     let mut changes = locator.changes();
     let wait = async {
         loop {
             changes.mark_unchanged();
-            if addresses(locator, "web").await.is_ok_and(|found| found == expected) {
+            if addresses(locator, spec).await.is_ok_and(|found| found == expected) {
                 return;
             }
             changes.changed().await.unwrap();
         }
     };
     if timeout(Duration::from_secs(20), wait).await.is_err() {
-        panic!("web is {:?}, not {expected:?}", addresses(locator, "web").await);
+        panic!("{spec} is {:?}, not {expected:?}", addresses(locator, spec).await);
     }
 }
