@@ -101,6 +101,7 @@ impl LookedUp {
                 addresses: self.with_port(&addresses),
                 authority: self.server.endpoint.to_string(),
                 tls: self.server.tls.clone(),
+                pinned: false,
             }),
         }
     }

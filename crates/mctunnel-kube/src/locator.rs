@@ -128,6 +128,7 @@ impl KubeLocator {
                 addresses,
                 authority: format!("{}:{port}", service.dns()),
                 tls: self.dns.expect(target, &service, service.dns())?,
+                pinned: false,
             }),
             Found::External { name, port } => self.dns.locate_external(target, &service, &name, port).await,
         }
