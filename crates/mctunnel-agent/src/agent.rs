@@ -9,7 +9,7 @@ use crate::{
     proxy::ProxySettings,
     tcp::TcpAdapter,
 };
-use mctunnel_core::{ClusterName, Happening, Protocol, Unobserved, observe::SharedObserver};
+use mctunnel_core::{ClusterName, Happening, Protocol, Unobserved, locate::SharedLocator, observe::SharedObserver};
 use mctunnel_identity::{IdentityError, JoinBundle};
 use mctunnel_tunnel::Session;
 use parking_lot::Mutex;
@@ -83,6 +83,7 @@ impl Agent {
             allow: AllowList::default(),
             resolver: Arc::new(SystemResolver),
             adapters: Vec::new(),
+            kube_api: None,
             observer: Arc::new(Unobserved),
             config: Config::default(),
         }
@@ -126,6 +127,7 @@ pub struct Builder<'a> {
     allow: AllowList,
     resolver: Arc<dyn Resolve>,
     adapters: Vec<Arc<dyn DynProxyAdapter>>,
+    kube_api: Option<SharedLocator>,
     observer: SharedObserver,
     config: Config,
 }
@@ -175,6 +177,12 @@ impl Builder<'_> {
         self
     }
 
+    /// Lets plain streams reach the kube-apiserver, where this one says it is: for clients that make TLS with it end to end.
+    pub fn kube_api(mut self, locator: SharedLocator) -> Self {
+        self.kube_api = Some(locator);
+        self
+    }
+
     /// Serves a protocol with this adapter. The adapter for `tcp` is there already; another one of the same name replaces it.
     pub fn adapter(mut self, adapter: Arc<dyn DynProxyAdapter>) -> Self {
         self.adapters.push(adapter);
@@ -202,6 +210,7 @@ impl Builder<'_> {
             allow: self.allow,
             resolver: Arc::clone(&self.resolver),
             dial_timeout: self.config.dial_timeout,
+            kube_api: self.kube_api,
         };
         let tcp: Arc<dyn DynProxyAdapter> = Arc::new(tcp);
         let adapters = [tcp].into_iter().chain(self.adapters).map(|adapter| (adapter.protocol(), adapter)).collect();

@@ -59,6 +59,29 @@ pub async fn dial(
     }
 }
 
+/// Connects to one of the addresses of a target that was located by somebody who is trusted with it.
+pub(crate) async fn dial_located(
+    name: &str,
+    addresses: &[SocketAddr],
+    deadline: Instant,
+    timeout: Duration,
+) -> Result<TcpStream, DialRefusal> {
+    let unreachable = |message| DialRefusal { code: RefuseCode::TargetUnreachable, message };
+    let Some((first, rest)) = addresses.split_first() else {
+        return Err(unreachable(format!("{name} has no addresses")));
+    };
+    match race(*first, rest, deadline).await {
+        Ok(stream) => {
+            mctunnel_core::keepalive::prepare(&stream);
+            Ok(stream)
+        }
+        Err(attempt) => {
+            let endpoint = Endpoint { host: Host::Ip(attempt.address.ip()), port: attempt.address.port() };
+            Err(DialRefusal::from_attempt(&endpoint, &attempt, timeout))
+        }
+    }
+}
+
 /// What the target resolves to, asked once.
 async fn addresses_of(target: &Endpoint, resolver: &dyn Resolve) -> Result<Vec<SocketAddr>, DialRefusal> {
     let name = match &target.host {

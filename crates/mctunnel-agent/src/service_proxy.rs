@@ -69,6 +69,12 @@ impl ServiceProxy {
         self
     }
 
+    /// Who knows where the kube-apiserver is, if streams may reach it.
+    #[must_use]
+    pub fn kube_api_locator(&self) -> Option<SharedLocator> {
+        self.kube_api.then(|| Arc::clone(&self.locator))
+    }
+
     /// The adapter for `x-mctunnel-proto: http`.
     #[must_use]
     pub fn http(self: &Arc<Self>) -> Arc<HttpExchanges> {

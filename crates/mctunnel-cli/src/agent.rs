@@ -79,6 +79,9 @@ async fn build(settings: &AgentSettings, telemetry: &Arc<Telemetry>) -> anyhow::
         .adapter(proxy.grpc())
         .proxy(settings.proxy.clone())
         .observer(telemetry.clone());
+    if let Some(locator) = proxy.kube_api_locator() {
+        builder = builder.kube_api(locator);
+    }
     if let Some(hub) = &settings.hub {
         builder = builder.hub(hub);
     }

@@ -10,7 +10,10 @@ use crate::{
     signals::Signals,
     telemetry::Telemetry,
 };
-use mctunnel::{ClusterFiles, ConnectAdapter, ConnectConfig, Gateway, HttpAdapter, HttpConfig, Hub, HubAuthority};
+use mctunnel::{
+    ClusterFiles, ConnectAdapter, ConnectConfig, Gateway, HttpAdapter, HttpConfig, Hub, HubAdapter, HubAuthority,
+    SniAdapter, SniConfig,
+};
 use serde::Serialize;
 use std::{
     net::SocketAddr,
@@ -41,14 +44,14 @@ async fn serve(process: ProcessSettings, settings: HubSettings) -> anyhow::Resul
     let listeners = Listeners::bind(&settings)?;
     let ready = listeners.ready()?;
     let running = Running::start(&settings, listeners)?;
-    let Ready { tunnel, gateway, connect, admin, .. } = &ready;
+    let Ready { tunnel, gateway, sni, connect, admin, .. } = &ready;
     if gateway.is_some() {
         warn!(
             "The gateway does not authenticate clients: a kube-apiserver does so itself, and services are open to whoever \
              reaches the gateway, as far as the agents' lists go."
         );
     }
-    info!(%tunnel, gateway, connect, admin, "The hub is serving.");
+    info!(%tunnel, gateway, sni, connect, admin, "The hub is serving.");
     ready_file::write(process.ready_file.as_deref(), &ready)?;
 
     let first = signals.next().await;
@@ -68,6 +71,7 @@ async fn serve(process: ProcessSettings, settings: HubSettings) -> anyhow::Resul
 struct Listeners {
     tunnel: TcpListener,
     gateway: Option<TcpListener>,
+    sni: Option<TcpListener>,
     connect: Option<TcpListener>,
     admin: Option<TcpListener>,
 }
@@ -80,6 +84,7 @@ impl Listeners {
         Ok(Self {
             tunnel: listen("--tunnel-listen", settings.tunnel_listen, shared)?,
             gateway: optional("--gateway-listen", settings.gateway_listen)?,
+            sni: optional("--sni-listen", settings.sni_listen)?,
             connect: optional("--connect-listen", settings.connect_listen)?,
             admin: optional("--admin-listen", settings.admin_listen)?,
         })
@@ -96,6 +101,7 @@ impl Listeners {
             connect: address(&self.connect)?,
             admin: address(&self.admin)?,
             gateway: address(&self.gateway)?,
+            sni: address(&self.sni)?,
         })
     }
 }
@@ -109,6 +115,7 @@ struct Ready {
     connect: Option<String>,
     admin: Option<String>,
     gateway: Option<String>,
+    sni: Option<String>,
 }
 
 // === Running ===
@@ -139,7 +146,7 @@ impl Running {
             let (hub, stop) = (hub.clone(), no_more_tunnels.clone());
             process::owned(async move { hub.serve_tunnels(listeners.tunnel, stop).await })
         };
-        let clients = ways.serve(listeners.gateway, listeners.connect, &no_more_clients);
+        let clients = ways.serve([listeners.gateway, listeners.sni, listeners.connect], &no_more_clients);
         let mut background = vec![process::owned(admin::upkeep(telemetry.handle()))];
         if let Some(listener) = listeners.admin {
             background.push(process::owned(Admin::new(&telemetry, probe.clone()).serve(listener)));
@@ -178,6 +185,7 @@ impl Running {
 /// The ways in for clients.
 struct Ways {
     http: Arc<Gateway<HttpAdapter<Hub>>>,
+    sni: Arc<Gateway<SniAdapter<Hub>>>,
     connect: Arc<Gateway<ConnectAdapter<Hub>>>,
 }
 
@@ -198,38 +206,48 @@ impl Ways {
         let mut config = ConnectConfig::default();
         config.wait_for_tunnel = settings.tunnel_wait;
         let connect = ConnectAdapter::new(hub.clone(), config, telemetry.clone());
-        Ok(Self { http: Arc::new(Gateway::new(http)), connect: Arc::new(Gateway::new(connect)) })
+        let mut config = SniConfig::new(&settings.sni_suffix);
+        config.wait_for_tunnel = settings.gateway_wait;
+        let sni = SniAdapter::new(hub.clone(), config, telemetry.clone());
+        Ok(Self {
+            http: Arc::new(Gateway::new(http)),
+            sni: Arc::new(Gateway::new(sni)),
+            connect: Arc::new(Gateway::new(connect)),
+        })
     }
 
     fn serve(
         &self,
-        http: Option<TcpListener>,
-        connect: Option<TcpListener>,
+        [http, sni, connect]: [Option<TcpListener>; 3],
         stop: &CancellationToken,
     ) -> Vec<AbortOnDropHandle<()>> {
-        let http = http.map(|listener| {
-            let (gateway, stop) = (Arc::clone(&self.http), stop.clone());
-            process::owned(async move { gateway.serve(listener, stop).await })
-        });
-        let connect = connect.map(|listener| {
-            let (gateway, stop) = (Arc::clone(&self.connect), stop.clone());
-            process::owned(async move { gateway.serve(listener, stop).await })
-        });
-        http.into_iter().chain(connect).collect()
+        let accepting =
+            [accept(&self.http, http, stop), accept(&self.sni, sni, stop), accept(&self.connect, connect, stop)];
+        accepting.into_iter().flatten().collect()
     }
 
     async fn drained(&self) {
-        tokio::join!(self.http.drained(), self.connect.drained());
+        tokio::join!(self.http.drained(), self.sni.drained(), self.connect.drained());
     }
 
     fn connections(&self) -> usize {
-        self.http.connections() + self.connect.connections()
+        self.http.connections() + self.sni.connections() + self.connect.connections()
     }
 
     fn cut(&self) {
         self.http.cut();
+        self.sni.cut();
         self.connect.cut();
     }
+}
+
+fn accept<A: HubAdapter>(
+    gateway: &Arc<Gateway<A>>,
+    listener: Option<TcpListener>,
+    stop: &CancellationToken,
+) -> Option<AbortOnDropHandle<()>> {
+    let (listener, gateway, stop) = (listener?, Arc::clone(gateway), stop.clone());
+    Some(process::owned(async move { gateway.serve(listener, stop).await }))
 }
 
 // === HubProbe ===

@@ -2,7 +2,13 @@
 //! joins the two.
 //!
 //! It is *not* the hub: it sees tunnels only through the port [`Open`](mctunnel_core::Open), so it can be embedded alone.
-//! The first way in is HTTP CONNECT. It does not authenticate clients yet; listen on loopback.
+//!
+//! | adapter | who comes in |
+//! |---|---|
+//! | [`HttpAdapter`] | HTTP and gRPC clients, `https://hub:8080/<cluster>/...` |
+//! | [`ConnectAdapter`] | programs with a proxy setting, by HTTP CONNECT; it does not authenticate clients, so listen on loopback |
+//! | [`SniAdapter`] | TLS clients by the name they ask for, end to end |
+//! | your own [`HubAdapter`] | any other protocol |
 //!
 //! ```text
 //! client -> gateway   1 authenticate  2 route  3 authorise  4 open  5 splice
@@ -28,9 +34,11 @@ mod adapter;
 mod connect;
 mod connections;
 mod open_stream;
+mod sni;
 
 pub mod http;
 
 pub use adapter::{Client, Gateway, HubAdapter};
 pub use connect::{ConnectAdapter, ConnectConfig, Refusal};
 pub use http::{HttpAdapter, HttpConfig};
+pub use sni::{SniAdapter, SniConfig};

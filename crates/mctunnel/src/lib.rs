@@ -101,7 +101,9 @@ pub use mctunnel_core::{
     ByteStream, ClusterName, Clusters, Destination, Endpoint, ErrorCode, Happening, Host, Observe, Open, OpenError,
     OpenRequest, Priority, Protocol, Scheme, Secret, ServicePort, ServiceTarget, Target,
 };
-pub use mctunnel_gateway::{Client, ConnectAdapter, ConnectConfig, Gateway, HttpAdapter, HttpConfig, HubAdapter};
+pub use mctunnel_gateway::{
+    Client, ConnectAdapter, ConnectConfig, Gateway, HttpAdapter, HttpConfig, HubAdapter, SniAdapter, SniConfig,
+};
 pub use mctunnel_hub::Hub;
 pub use mctunnel_identity::{ClusterFiles, HubAuthority, IdentityError, JoinBundle};
 pub use mctunnel_tunnel::{Session, Stream};

@@ -108,6 +108,18 @@ const HUB: &[Setting] = &[
         Some("0.0.0.0:8080"),
         "Where HTTP and gRPC clients come in, as https://HUB:8080/CLUSTER/..., or 'off'",
     ),
+    one(
+        "sni_listen",
+        "ADDR",
+        Some("off"),
+        "Where TLS clients come in that are passed through to a kube-apiserver by the name they ask for, or 'off'",
+    ),
+    one(
+        "sni_suffix",
+        "NAME",
+        Some("mctunnel"),
+        "What follows the cluster in such a name, as in CLUSTER.hub.example.com",
+    ),
     switch("gateway_plain", "Serve the gateway without TLS, behind a proxy that has it"),
     one(
         "gateway_wait",

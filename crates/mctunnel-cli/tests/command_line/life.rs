@@ -21,10 +21,7 @@ fn a_hub_says_where_it_serves_and_ends_on_a_signal() {
         let line: Value = serde_json::from_str(line).expect("one JSON object per line");
         assert!(line["level"].is_string() && line["message"].is_string(), "{line}");
     }
-    assert!(
-        log.contains(hub.address("tunnel")) && log.contains("The gateway does not authenticate clients"),
-        "{log}"
-    );
+    assert!(log.contains(hub.address("tunnel")) && log.contains("The gateway does not authenticate clients"), "{log}");
 }
 
 #[test]
