@@ -2,6 +2,7 @@
 
 mod authority;
 mod bodies;
+mod end_to_end;
 mod faults;
 mod grpc;
 mod prototype;

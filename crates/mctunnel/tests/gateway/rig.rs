@@ -45,17 +45,11 @@ impl Rig {
 
     /// TLS that believes the hub's CA and asks for HTTP/2.
     pub(crate) fn trusting_client(&self) -> TlsConnector {
-        let mut roots = RootCertStore::empty();
-        let ca = CertificateDer::from_pem_slice(self.authority.ca_pem().as_bytes()).unwrap();
-        roots.add(ca).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        TlsConnector::from(Arc::new(config))
+        trusting(&self.authority)
+    }
+
+    pub(crate) fn hub(&self) -> Hub {
+        self.hub.clone()
     }
 
     async fn start_from(change: impl FnOnce(&HubAuthority, HttpAdapter<Hub>) -> HttpAdapter<Hub>) -> Self {
@@ -106,7 +100,12 @@ impl Rig {
             .unwrap();
         let proxy = ServiceProxy::new(Arc::new(pinned), ServiceProxyConfig::default()).kube_api(true);
         let proxy = Arc::new(proxy.services(Arc::new(OnlyWeb)));
-        let agent = Agent::builder(bundle).adapter(proxy.http()).adapter(proxy.grpc()).build().unwrap();
+        let agent = Agent::builder(bundle)
+            .adapter(proxy.http())
+            .adapter(proxy.grpc())
+            .kube_api(proxy.kube_api_locator().unwrap())
+            .build()
+            .unwrap();
         let running = agent.clone();
         let task = AbortOnDropHandle::new(tokio::task::spawn(async move { running.run().await }));
         loop {
@@ -128,6 +127,20 @@ impl Rig {
         client.send(request).await;
         client.rest().await
     }
+}
+
+/// TLS that believes this CA and asks for HTTP/2.
+pub(crate) fn trusting(authority: &HubAuthority) -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.ca_pem().as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    TlsConnector::from(Arc::new(config))
 }
 
 /// An agent that runs until dropped.
