@@ -34,6 +34,7 @@ async fn a_new_list_counts_within_a_second() {
     let (_dir, path, shared) = watched("services:\n- default/web\n").await;
     let clone = shared.clone();
     assert!(clone.permits(&target("web")) && !clone.permits(&target("db")));
+    looked_at().await;
     fs::write(&path, "services: [default/db]\n").unwrap();
     let took = seen(&shared, |status| status.replaced == 1).await;
     assert!(took <= Duration::from_secs(1), "{took:?}");
@@ -89,6 +90,7 @@ async fn a_broken_file_keeps_the_last_good_list() {
 async fn a_deleted_file_denies_everything_until_it_is_back() {
     let (_dir, path, shared) = watched("services: ['*/*']\n").await;
     assert!(shared.permits(&target("web")));
+    looked_at().await;
     fs::remove_file(&path).unwrap();
     let took = seen(&shared, |status| status.rules == 0).await;
     assert!(took <= Duration::from_secs(1), "{took:?}");

@@ -7,6 +7,8 @@ use crate::{
 use mctunnel_core::{LocateError, target::Label};
 use mctunnel_kube::{LocatorConfig, Namespaces};
 use serde_json::json;
+use std::time::Duration;
+use tokio::time::timeout;
 
 #[tokio::test]
 async fn the_first_list_is_waited_for_and_used() {
@@ -63,7 +65,7 @@ async fn services_come_and_go() {
     let mut changes = locator.changes();
     changes.mark_unchanged();
     feed.tell("DELETED", web()).await;
-    changes.changed().await.unwrap();
+    timeout(Duration::from_secs(20), changes.changed()).await.expect("the deletion was not seen").unwrap();
     assert_eq!(locate(&locator, "web").await, Err(LocateError::NotFound("there is no service default/web".to_owned())));
     feed.tell("ADDED", web()).await;
     becomes(&locator, &["10.0.0.1:8080"]).await;
