@@ -3,7 +3,7 @@
 use crate::{
     Ending, Link, LinkEnd,
     rounds::Rounds,
-    state::{Shared, Wakes},
+    state::{Shared, State, Wakes},
 };
 use mctunnel_mux::{EndedBy, Moment, ProtocolError};
 use std::{
@@ -16,9 +16,8 @@ use tokio::time::Sleep;
 
 /// Chunks taken from the link before the writing side gets its turn.
 const RECEIVE_BATCH: usize = 16;
-/// Transmits given to the link before the reading side gets its turn: a fast carrier would otherwise take megabytes while a PING,
-/// or somebody's small request, waits to be read.
-const TRANSMIT_BATCH: usize = 4;
+/// Transmits given to the link, each with a look at what arrived, before other tasks get their turn.
+const TURNS: usize = 4;
 
 /// Drives one tunnel until it ends; poll it in a task of its own. Dropping it ends the tunnel.
 pub struct Driver<L: Link> {
@@ -53,7 +52,6 @@ impl<L: Link + Unpin> Future for Driver<L> {
 
 impl<L: Link + Unpin> Driver<L> {
     fn poll_round(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
-        self.register(cx);
         if self.closing.is_none()
             && let Err(ending) = self.poll_open(cx)
         {
@@ -65,24 +63,43 @@ impl<L: Link + Unpin> Driver<L> {
         }
     }
 
-    /// Streams find the driver's waker in the shared state and take it out; it is put back before each round. The driver may
-    /// have moved to another task since the last one.
-    fn register(&self, cx: &Context<'_>) {
-        let mut state = self.shared.lock();
+    /// Sends, moves bytes and receives in turns, until a turn finds nothing to send. Moving bytes is the dear part: one turn does
+    /// it once, for both directions.
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Result<(), Ending> {
+        for turn in 0..TURNS {
+            let sent = self.send_next(cx);
+            if turn > 0 && sent == Ok(false) {
+                return self.closed_meanwhile();
+            }
+            // Whoever woke us up to here is served by what follows: the socket by the flush, the clock by a look at it, and
+            // streams by the next turn.
+            self.rounds.caught_up();
+            let flushed = self.link.poll_flush(cx);
+            let received = self.receive(cx);
+            // A CLOSE frame says more than the end of the link behind it, and a status more than a call that cannot be sent on.
+            self.closed_meanwhile()?;
+            received?;
+            sent?;
+            if let Poll::Ready(Err(end)) = flushed {
+                return Err(link_ended(end));
+            }
+            self.watch_the_clock(cx)?;
+        }
+        cx.waker().wake_by_ref();
+        Ok(())
+    }
+
+    /// Whether either side has closed the tunnel.
+    fn closed_meanwhile(&self) -> Result<(), Ending> {
+        self.shared.lock().closing.clone().map_or(Ok(()), Err)
+    }
+
+    /// Streams find the driver's waker in the shared state and take it out; it is put back before each look at what they have
+    /// to send. The driver may have moved to another task since the last one.
+    fn register(state: &mut State, cx: &Context<'_>) {
         if !state.driver.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             state.driver = Some(cx.waker().clone());
         }
-    }
-
-    fn poll_open(&mut self, cx: &mut Context<'_>) -> Result<(), Ending> {
-        let received = self.receive(cx);
-        // A CLOSE frame says more than the end of the link behind it.
-        if let Some(ending) = self.shared.lock().closing.clone() {
-            return Err(ending);
-        }
-        received?;
-        self.watch_the_clock(cx)?;
-        self.transmit(cx)
     }
 
     fn receive(&mut self, cx: &mut Context<'_>) -> Result<(), Ending> {
@@ -108,16 +125,22 @@ impl<L: Link + Unpin> Driver<L> {
             let Some(deadline) = deadline else { return Ok(()) };
             let at = self.shared.instant_of(deadline);
             match &mut self.timer {
-                Some((armed, _)) if *armed == deadline => {}
+                // Every frame that comes puts the deadline off. A timer that rings too early costs less than setting it each time.
+                Some((armed, _)) if *armed <= deadline => {}
                 Some((armed, timer)) => {
                     *armed = deadline;
                     timer.as_mut().reset(at);
                 }
                 None => self.timer = Some((deadline, Box::pin(tokio::time::sleep_until(at)))),
             }
-            let Some((_, timer)) = &mut self.timer else { return Ok(()) };
+            let Some((armed, timer)) = &mut self.timer else { return Ok(()) };
             if timer.as_mut().poll(cx).is_pending() {
                 return Ok(());
+            }
+            if *armed < deadline {
+                *armed = deadline;
+                timer.as_mut().reset(at);
+                continue;
             }
             // The clock of the timer is coarser than ours: it rang, so the deadline has come.
             let now = self.shared.now().max(deadline);
@@ -125,44 +148,39 @@ impl<L: Link + Unpin> Driver<L> {
         }
     }
 
-    fn transmit(&mut self, cx: &mut Context<'_>) -> Result<(), Ending> {
+    /// Hands the next transmit to the link, if there is one and the link has room.
+    fn send_next(&mut self, cx: &mut Context<'_>) -> Result<bool, Ending> {
         let mut wakes = Wakes::default();
-        let result = self.transmit_while_ready(cx, &mut wakes);
+        let mut state = self.shared.lock();
+        Self::register(&mut state, cx);
+        state.wake_if_idle(&mut wakes);
+        let wanted = state.mux.wants_to_transmit();
+        drop(state);
         wakes.wake();
-        result
-    }
-
-    fn transmit_while_ready(&mut self, cx: &mut Context<'_>, wakes: &mut Wakes) -> Result<(), Ending> {
-        for _ in 0..TRANSMIT_BATCH {
-            let mut sent = false;
-            if let Poll::Ready(ready) = self.link.poll_ready(cx) {
-                ready.map_err(link_ended)?;
-                let mut state = self.shared.lock();
-                let transmit = state.mux.poll_transmit();
-                state.dispatch(wakes);
-                state.wake_if_idle(wakes);
-                drop(state);
-                if let Some(transmit) = transmit {
-                    self.link.send(transmit).map_err(link_ended)?;
-                    sent = true;
-                }
-            }
-            match self.link.poll_flush(cx) {
-                Poll::Ready(Err(end)) => return Err(link_ended(end)),
-                // All written: there may be room again.
-                Poll::Ready(Ok(())) if sent => {}
-                Poll::Ready(Ok(())) | Poll::Pending => return Ok(()),
-            }
+        if !wanted {
+            return Ok(false);
         }
-        cx.waker().wake_by_ref();
-        Ok(())
+        let Poll::Ready(ready) = self.link.poll_ready(cx) else { return Ok(false) };
+        ready.map_err(link_ended)?;
+        let mut wakes = Wakes::default();
+        let mut state = self.shared.lock();
+        let transmit = state.mux.poll_transmit();
+        state.dispatch(&mut wakes);
+        state.wake_if_idle(&mut wakes);
+        drop(state);
+        let sent = transmit.map(|transmit| self.link.send(transmit).map_err(link_ended)).transpose();
+        wakes.wake();
+        Ok(sent?.is_some())
     }
 
     /// Says goodbye: the CLOSE frame if we have one to send, then the link itself.
     fn poll_closing(&mut self, cx: &mut Context<'_>, ending: Ending) -> Poll<Ending> {
         self.publish(&ending);
-        if ending.by == EndedBy::Local && self.transmit(cx).is_ok() && self.link.poll_flush(cx).is_pending() {
-            return Poll::Pending;
+        if ending.by == EndedBy::Local {
+            while let Ok(true) = self.send_next(cx) {}
+            if self.link.poll_flush(cx).is_pending() {
+                return Poll::Pending;
+            }
         }
         if ending.by != EndedBy::Tunnel && self.link.poll_close(cx, &ending.message).is_pending() {
             return Poll::Pending;
