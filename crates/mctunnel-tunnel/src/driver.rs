@@ -8,7 +8,7 @@ use crate::{
 use mctunnel_mux::{EndedBy, Moment, ProtocolError};
 use std::{
     fmt,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
 };
@@ -26,6 +26,10 @@ pub struct Driver<L: Link> {
     timer: Option<(Moment, Pin<Box<Sleep>>)>,
     closing: Option<Ending>,
     rounds: Arc<Rounds>,
+    /// Whether it lets streams that are ready go first, right now.
+    gathering: bool,
+    /// Whether it sent a large payload the last time.
+    busy_with_bulk: bool,
 }
 
 impl<L: Link> fmt::Debug for Driver<L> {
@@ -36,7 +40,8 @@ impl<L: Link> fmt::Debug for Driver<L> {
 
 impl<L: Link> Driver<L> {
     pub(crate) fn new(shared: Arc<Shared>, link: L) -> Self {
-        Self { shared, link, timer: None, closing: None, rounds: Arc::new(Rounds::new()) }
+        let rounds = Arc::new(Rounds::new());
+        Self { shared, link, timer: None, closing: None, rounds, gathering: false, busy_with_bulk: false }
     }
 }
 
@@ -45,12 +50,27 @@ impl<L: Link + Unpin> Future for Driver<L> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ending> {
         let this = self.get_mut();
+        if this.gather(cx) {
+            return Poll::Pending;
+        }
         let rounds = Arc::clone(&this.rounds);
         rounds.poll(cx, |cx| this.poll_round(cx))
     }
 }
 
 impl<L: Link + Unpin> Driver<L> {
+    /// Lets the tasks that are ready run before a small frame is sent, once: what other streams have to say goes out with it, in
+    /// one write. With one stream there is nothing to gather, and with bulk the writes are large already.
+    fn gather(&mut self, cx: &mut Context<'_>) -> bool {
+        if std::mem::take(&mut self.gathering) || self.busy_with_bulk {
+            return false;
+        }
+        let state = self.shared.lock();
+        self.gathering = state.mux.wants_to_transmit() && state.mux.streams() > 1;
+        drop(state);
+        self.gathering && pin!(tokio::task::yield_now()).poll(cx).is_pending()
+    }
+
     fn poll_round(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
         if self.closing.is_none()
             && let Err(ending) = self.poll_open(cx)
@@ -66,6 +86,7 @@ impl<L: Link + Unpin> Driver<L> {
     /// Sends, moves bytes and receives in turns, until a turn finds nothing to send. Moving bytes is the dear part: one turn does
     /// it once, for both directions.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Result<(), Ending> {
+        self.busy_with_bulk = false;
         for turn in 0..TURNS {
             let sent = self.send_next(cx);
             if turn > 0 && sent == Ok(false) {
@@ -168,6 +189,7 @@ impl<L: Link + Unpin> Driver<L> {
         state.dispatch(&mut wakes);
         state.wake_if_idle(&mut wakes);
         drop(state);
+        self.busy_with_bulk |= transmit.as_ref().is_some_and(|transmit| !transmit.body.is_empty());
         let sent = transmit.map(|transmit| self.link.send(transmit).map_err(link_ended)).transpose();
         wakes.wake();
         Ok(sent?.is_some())
