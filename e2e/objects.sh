@@ -73,6 +73,7 @@ YAML
 YAML
 }
 
+# No controller makes the EndpointSlice. The kube-apiserver's own service proxy takes only endpoints that refer to a pod.
 service() { # POD-ADDRESS
   cat <<YAML
 apiVersion: v1
@@ -85,7 +86,11 @@ apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: helloworld-1, namespace: default, labels: {kubernetes.io/service-name: helloworld}}
 addressType: IPv4
-endpoints: [{addresses: ["$1"], conditions: {ready: true}, nodeName: $name}]
+endpoints:
+- addresses: ["$1"]
+  conditions: {ready: true}
+  nodeName: $name
+  targetRef: {kind: Pod, namespace: default, name: helloworld}
 ports: [{name: http, port: 8080, protocol: TCP}]
 YAML
 }

@@ -9,6 +9,7 @@ import (
 )
 
 // beside measures small requests alone and then beside one large download, and wants the p99 not to grow by more than a factor.
+// The download is read at a steady pace, so that what shows is waiting behind it on the way, not a machine with all cores busy.
 func beside(args []string) error {
 	flags := flag.NewFlagSet("beside", flag.ExitOnError)
 	to := addClientFlags(flags)
@@ -17,6 +18,7 @@ func beside(args []string) error {
 	small := flags.String("small", "/version", "path of the small request")
 	rate := flags.Int("rate", 100, "small requests per second")
 	factor := flags.Float64("factor", 2, "how much the p99 may grow")
+	pace := flags.Int64("pace", 100<<20, "bytes per second of the download, 0 for as fast as it goes")
 	limit := flags.Duration("limit", 2*time.Minute, "for the download")
 	_ = flags.Parse(args)
 	c, err := to.client()
@@ -38,7 +40,7 @@ func beside(args []string) error {
 	busy, done := context.WithCancel(ctx)
 	go func() {
 		defer done()
-		length, took, failure = c.get(ctx, *download)
+		length, took, failure = c.getPaced(ctx, *download, *pace)
 	}()
 	loaded, err := c.paced(busy, *small, *rate)
 	if err != nil {

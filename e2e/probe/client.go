@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -87,14 +88,32 @@ func (c *client) do(ctx context.Context, method, path, contentType, body string)
 
 // get reads a whole answer and tells its length and how long it took.
 func (c *client) get(ctx context.Context, path string) (int64, time.Duration, error) {
+	return c.getPaced(ctx, path, 0)
+}
+
+// getPaced reads no faster than pace, in bytes per second; 0 is no limit.
+func (c *client) getPaced(ctx context.Context, path string, pace int64) (int64, time.Duration, error) {
 	began := time.Now()
 	response, err := c.do(ctx, http.MethodGet, path, "", "")
 	if err != nil {
 		return 0, 0, err
 	}
 	defer response.Body.Close()
-	n, err := io.Copy(io.Discard, response.Body)
-	return n, time.Since(began), err
+	if pace == 0 {
+		n, err := io.Copy(io.Discard, response.Body)
+		return n, time.Since(began), err
+	}
+	for n := int64(0); ; {
+		m, err := io.CopyN(io.Discard, response.Body, 256<<10)
+		n += m
+		if errors.Is(err, io.EOF) {
+			return n, time.Since(began), nil
+		}
+		if err != nil {
+			return n, time.Since(began), err
+		}
+		time.Sleep(time.Duration(float64(n)/float64(pace)*float64(time.Second)) - time.Since(began))
+	}
 }
 
 // summary names the usual quantiles of times.
