@@ -256,7 +256,7 @@ lost() {
   tail -n 1 "$tmp/err"
 }
 
-lost_watch() { lost '"type":"ADDED"' api '/api/v1/namespaces/default/pods?watch=1' -N --fail "$1"; }
+lost_watch() { lost '"type":"ADDED"' api '/api/v1/namespaces/default/pods?watch=1&resourceVersion=0' -N --fail "$1"; }
 lost_download() { lost 'MB' download_slowly "$1"; }
 download_slowly() {
   echo MB

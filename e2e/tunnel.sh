@@ -12,6 +12,7 @@ start_hub() {
   spawn "$work" hub "$mctunnel" hub --data-dir "$work/hub" --tunnel-listen "$hub_address:0" \
     --gateway-listen 127.0.0.1:0 --connect-listen 127.0.0.1:0 --admin-listen off \
     --hub-name 127.0.0.1 --ready-file "$work/hub.ready" "${wait[@]}"
+  disown
   until_ok 30 "$work/hub.pid" test -s "$work/hub.ready"
   gateway=$(ready_value "$work/hub.ready" gateway)
   connect=$(ready_value "$work/hub.ready" connect)
@@ -31,6 +32,7 @@ start_agent() { # CLUSTER
   rm -f "$work/$1.ready"
   spawn "$work" "agent-$1" nsenter --net="/run/netns/mct-$1" "$mctunnel" agent --join "$work/$1.join" \
     --allow "tcp://${server#https://}" --ready-file "$work/$1.ready" "${services[@]}"
+  disown # it outlives the check that starts it
 }
 
 await_agent() { until_ok 30 "$work/agent-$1.pid" test -s "$work/$1.ready"; } # CLUSTER
