@@ -21,7 +21,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: mct-agent}
 rules:
-- {apiGroups: [""], resources: [services, configmaps], verbs: [get, list, watch]}
+- {apiGroups: [""], resources: [services], verbs: [get, list, watch]}
 - {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [get, list, watch]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1

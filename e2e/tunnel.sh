@@ -23,15 +23,17 @@ add_cluster() { # CLUSTER
   "$mctunnel" cluster add "$1" --data-dir "$work/hub" --hub "$(ready_value "$work/hub.ready" tunnel)" --out "$work/$1.join" >/dev/null
 }
 
-# The agent sees nothing but its own cluster and the hub.
+# The agent sees nothing but its own cluster and the hub, and is told only what its mode needs.
 start_agent() { # CLUSTER
-  local server services=()
+  local server reach
   server=$(cat "$state/$1/server")
-  [ "$mode" != gateway ] ||
-    services=(--kubeconfig "$state/$1/agent.kubeconfig" --allow-service default/helloworld)
+  case $mode in
+    gateway) reach=(--kubeconfig "$state/$1/agent.kubeconfig" --allow-service default/helloworld) ;;
+    *) reach=(--allow "tcp://${server#https://}") ;;
+  esac
   rm -f "$work/$1.ready"
-  spawn "$work" "agent-$1" nsenter --net="/run/netns/mct-$1" "$mctunnel" agent --join "$work/$1.join" \
-    --allow "tcp://${server#https://}" --ready-file "$work/$1.ready" "${services[@]}"
+  spawn "$work" "agent-$1" nsenter --net="/run/netns/mct-$1" \
+    "$mctunnel" agent --join "$work/$1.join" --ready-file "$work/$1.ready" "${reach[@]}"
   disown # it outlives the check that starts it
 }
 
