@@ -235,14 +235,17 @@ beside() {
 
 # --- a lost agent: whatever was going on must end in an error, never in a clean end ---
 
-# lost PATTERN COMMAND...: kills the agent once the output has PATTERN
+# lost READY COMMAND...: kills the agent once the command's output is READY, a pattern or bytes:N
 lost() {
-  local pattern=$1 status=0 began
+  local ready=$1 status=0 began
   shift
   : >"$tmp/out"
   "$@" >"$tmp/out" 2>"$tmp/err" </dev/null &
   job=$!
-  wait_for "$pattern" "$tmp/out"
+  case $ready in
+    bytes:*) wait_for_size "${ready#bytes:}" "$tmp/out" ;;
+    *) wait_for "$ready" "$tmp/out" ;;
+  esac
   began=$SECONDS
   kill_agent "$cluster"
   while kill -0 "$job" 2>/dev/null; do
@@ -252,26 +255,40 @@ lost() {
   wait "$job" || status=$?
   start_agent "$cluster"
   await_agent "$cluster"
-  [ "$status" != 0 ] || fail "the client saw a clean end"
+  [ "$status" != 0 ] || [ -n "${any_status:-}" ] || fail "the client saw a clean end"
   tail -n 1 "$tmp/err"
 }
 
-lost_watch() { lost '"type":"ADDED"' api '/api/v1/namespaces/default/pods?watch=1&resourceVersion=0' -N --fail "$1"; }
-lost_download() { lost 'MB' download_slowly "$1"; }
-download_slowly() {
-  echo MB
-  api '/api/v1/namespaces/default/pods/http:helloworld:8080/proxy/bytes?n=1000000000' --fail --limit-rate 10M -o /dev/null "$1"
+wait_for_size() { # BYTES FILE
+  local i
+  for ((i = 0; i < 400; i++)); do
+    if [ "$(stat -c %s "$2")" -ge "$1" ]; then return 0; fi
+    sleep 0.05
+  done
+  fail "fewer than $1 bytes within 20 s: $(tail -n 1 "$tmp/err")"
 }
+
+large='bytes?n=1000000000'
+lost_watch() { lost '"type":"ADDED"' api '/api/v1/namespaces/default/pods?watch=1&resourceVersion=0' -N --fail "$1"; }
+lost_download() { lost bytes:5000000 api "/api/v1/namespaces/default/pods/http:helloworld:8080/proxy/$large" --fail --limit-rate 10M "$1"; }
 lost_logs() { lost '^count' k logs -f counter; }
 lost_exec() { lost '^up' k exec counter -- sh -c 'echo up; sleep 100'; }
 lost_attach() { lost '^count' k attach counter; }
+
+# kubectl itself takes the end of a SPDY connection, however it came about, for the end of the command, and exits with 0. So
+# for SPDY kubectl only has to end, and the probe looks at how the connection does.
+lost_spdy() { any_status=yes "$1"; }
+lost_upgraded() { # PROTOCOL
+  local path='/api/v1/namespaces/default/pods/counter/exec?command=sleep&command=100&stdout=1'
+  lost '^up' probe hold -path "$path" -upgrade "$1"
+}
 
 lost_port_forward() {
   local port
   start "$tmp/forward" port-forward pod/helloworld :8080
   wait_for 'Forwarding from 127.0.0.1:[0-9]+' "$tmp/forward"
   port=$(grep -oE '127\.0\.0\.1:[0-9]+' "$tmp/forward" | head -n 1)
-  lost MB sh -c "echo MB; curl -sS --limit-rate 10M -o /dev/null 'http://$port/bytes?n=1000000000'"
+  lost bytes:5000000 curl -sS --limit-rate 10M "http://$port/$large"
 }
 
 # A request made while the agent is away is answered when it is back.

@@ -9,6 +9,7 @@ import (
 
 func main() {
 	commands := map[string]func([]string) error{
+		"hold":   hold,   // an upgraded connection, and how it ends
 		"serve":  serve,  // in the pod: /ping and /bytes
 		"storm":  storm,  // many watches and many requests at once
 		"beside": beside, // small requests, with and without a large download
