@@ -21,15 +21,16 @@ HUB_FLAGS ?=
 AGENT_FLAGS ?=
 JOIN_FILE = $(or $(JOIN),$(DATA_DIR)/joins/$(CLUSTER_NAME).join)
 
-# bench, fuzz
+# bench, e2e, fuzz
 BENCH_FLAGS ?=
+E2E_FLAGS ?=
 TARGET ?= decode
 SECONDS ?= 60
 
-.PHONY: help demo test lint build bench run-hub run-agent join fuzz docs install-tools clean
+.PHONY: help demo test lint build bench e2e e2e-ready run-hub run-agent join fuzz docs install-tools clean
 
 help: ## List the targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: build ## A hub, two agents and a request through the tunnel (DEMO_ONCE=1 ends after it)
 	$(MCTUNNEL) demo
@@ -69,6 +70,13 @@ bench: build ## The performance table, against direct loopback and two haproxy w
 		fi; \
 	fi
 	$(CARGO) run --release --locked --package bench -- all $(BENCH_FLAGS)
+
+e2e: build ## kubectl against two real Kubernetes clusters (root; the first run builds them; E2E_FLAGS=--connect)
+	e2e/build
+	MCTUNNEL="$(MCTUNNEL)" e2e/run $(E2E_FLAGS)
+
+e2e-ready: ## Whether the tools of e2e are in the cache, by exit status
+	@e2e/build --check
 
 fuzz: ## Fuzz one target (TARGET=decode SECONDS=60); needs `make install-tools`
 	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is not installed: make install-tools" >&2; exit 1; }

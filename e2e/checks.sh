@@ -1,0 +1,322 @@
+# One function for each check, run in a subshell with `set -e` for one cluster; sourced by run, never run.
+# shellcheck shell=bash disable=SC2154,SC2015,SC2016
+
+fail() { echo "$*"; exit 1; }
+
+# --- kubectl, in the foreground and in the background ---
+
+k() { timeout --foreground -k 5 "${limit:-60}" "${place[@]}" "$kubectl" --kubeconfig "$work/$cluster.kubeconfig" --cache-dir "$tmp/cache" "$@"; }
+
+# start OUTPUT KUBECTL-ARGUMENTS...: sets $job
+start() {
+  local out=$1
+  shift
+  : >"$out"
+  "${place[@]}" "$kubectl" --kubeconfig "$work/$cluster.kubeconfig" --cache-dir "$tmp/cache" "$@" >"$out" 2>&1 <&0 &
+  job=$!
+}
+
+end() { kill "$job" 2>/dev/null || true; wait "$job" 2>/dev/null || true; }
+
+# wait_for PATTERN FILE [SECONDS]
+wait_for() {
+  local i
+  for ((i = 0; i < ${3:-20} * 20; i++)); do
+    if grep -qE "$1" "$2"; then return 0; fi
+    sleep 0.05
+  done
+  fail "no '$1' within ${3:-20} s in: $(tail -n 3 "$2")"
+}
+
+equal() { [ "$1" = "$2" ] || fail "expected '$2', got '$1'"; } # ACTUAL EXPECTED
+digest() { sha256sum | cut -c1-64; }
+fetch() { "${place[@]}" curl -fsS --max-time 60 "$@"; } # from where kubectl listens
+
+config_map() { # NAME VALUE
+  printf '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "%s", "namespace": "default"}, "data": {"value": "%s"}}\n' "$1" "$2"
+}
+
+# --- the API ---
+
+host_cannot_reach() {
+  local server status=0 port
+  server=$(cat "$dir/server")
+  server=${server#https://}
+  equal "$(in_net "$cluster" curl -sk "https://$server/readyz")" ok
+  for port in 6443 10250 2379; do
+    curl -sk --connect-timeout 2 "https://${server%:*}:$port/readyz" && fail "the host reaches port $port" || status=$?
+    equal "port $port: curl status $status" "port $port: curl status 28"
+  done
+}
+
+neighbour_cannot_reach() {
+  local other status=0
+  for other in $clusters; do
+    [ "$other" != "$cluster" ] || continue
+    in_net "$cluster" curl -sk --connect-timeout 2 "$(cat "$state/$other/server")/readyz" && fail "it reaches $other" || status=$?
+    equal "curl status $status" "curl status 28"
+  done
+}
+
+get() {
+  equal "$(k get nodes -o name)" "node/$cluster"
+  equal "$(k get pod counter -o 'jsonpath={.status.phase}')" Running
+  k version -o json >"$tmp/version" 2>/dev/null
+  grep -q "\"gitVersion\": \"$new_version\"" "$tmp/version" || fail "the server does not say $new_version"
+}
+
+get_raw() {
+  equal "$(k get --raw '/api/v1/namespaces/default/pods?fieldSelector=metadata.name%3Dcounter' | grep -o '"name":"counter"' | head -n 1)" '"name":"counter"'
+  equal "$(k get --raw '/api/v1/namespaces/default/pods/http:helloworld:8080/proxy/ping?a=1&b=2')" '/ping?a=1&b=2'
+}
+
+refused_token() {
+  sed 's/tokenFile: .*}/token: wrong}/' "$work/$cluster.kubeconfig" >"$tmp/wrong.kubeconfig"
+  k --kubeconfig "$tmp/wrong.kubeconfig" get nodes >"$tmp/out" 2>&1 && fail "a wrong token is taken"
+  grep -qiE 'unauthorized|must be logged in' "$tmp/out" || fail "$(cat "$tmp/out")"
+}
+
+apply_server_side() {
+  config_map "$object" one | k apply --server-side -f - >/dev/null
+  config_map "$object" two | k apply --server-side -f - >/dev/null
+  equal "$(k get configmap "$object" -o 'jsonpath={.data.value}')" two
+  equal "$(k get configmap "$object" --show-managed-fields -o 'jsonpath={.metadata.managedFields[0].operation}')" Apply
+}
+
+diff_two_ways() {
+  local status=0
+  config_map "$object" two | k diff --server-side -f - || fail "a difference where there is none"
+  config_map "$object" three | k diff --server-side -f - >"$tmp/diff" || status=$?
+  equal "$status" 1
+  grep -q '^+.*value: three' "$tmp/diff" || fail "$(cat "$tmp/diff")"
+}
+
+watch_changes() {
+  start "$tmp/watch" get configmap --watch-only --output-watch-events --no-headers
+  sleep 1
+  k create configmap "$object-w" --from-literal a=1 >/dev/null
+  wait_for "ADDED +$object-w" "$tmp/watch" 5
+  k patch configmap "$object-w" -p '{"data":{"a":"2"}}' >/dev/null
+  wait_for "MODIFIED +$object-w" "$tmp/watch" 5
+  k delete configmap "$object-w" >/dev/null
+  wait_for "DELETED +$object-w" "$tmp/watch" 5
+  end
+}
+
+# A line each 100 ms must arrive as it is written, without a gap and without waiting for more.
+logs_follow() {
+  local before after
+  start "$tmp/logs" logs -f counter --tail 1
+  wait_for '^count' "$tmp/logs"
+  before=$(wc -l <"$tmp/logs")
+  sleep 3
+  after=$(wc -l <"$tmp/logs")
+  end
+  [ $((after - before)) -ge 15 ] || fail "$((after - before)) lines in 3 s"
+  awk '/^count/ {if (n != "" && $2 != n + 1) exit 1; n = $2}' "$tmp/logs" || fail "a line is missing"
+}
+
+proxy() {
+  local port
+  start "$tmp/proxy" proxy --port 0
+  wait_for 'Starting to serve on 127.0.0.1:[0-9]+' "$tmp/proxy"
+  port=$(grep -oE '[0-9]+$' "$tmp/proxy" | head -n 1)
+  fetch "http://127.0.0.1:$port/api/v1/nodes" >"$tmp/nodes"
+  grep -q "\"name\": *\"$cluster\"" "$tmp/nodes" || fail "no node $cluster: $(head -c 300 "$tmp/nodes")"
+  equal "$(fetch "http://127.0.0.1:$port/api/v1/namespaces/default/services/http:helloworld:80/proxy/ping?q=1")" '/ping?q=1'
+  end
+}
+
+delete() {
+  k delete configmap "$object" >/dev/null
+  k get configmap "$object" >"$tmp/out" 2>&1 && fail "it is still there"
+  grep -q NotFound "$tmp/out" || fail "$(cat "$tmp/out")"
+}
+
+# --- streams to and from a pod ---
+
+exec_stdin() {
+  equal "$(head -c 1000000 "$work/payload" | k exec -i counter -- sha256sum | cut -c1-64)" "$(head -c 1000000 "$work/payload" | digest)"
+}
+
+exec_status() {
+  local status=0
+  k exec counter -- sh -c 'echo out; echo err >&2; exit 7' >"$tmp/1" 2>"$tmp/2" || status=$?
+  equal "$status $(cat "$tmp/1") $(head -n 1 "$tmp/2")" "7 out err"
+}
+
+exec_tty() {
+  local command
+  printf -v command '%q ' "${place[@]}" "$kubectl" --kubeconfig "$work/$cluster.kubeconfig" --cache-dir "$tmp/cache" exec -it counter -- sh
+  { sleep 2; echo 'tty; test -t 0 && echo is-a-$((40 + 2))'; sleep 1; echo 'exit 5'; sleep 2; } |
+    timeout 30 script -qec "$command" /dev/null >"$tmp/tty" 2>&1 && fail "the shell's status is lost"
+  grep -q '^/dev/pts/' "$tmp/tty" && grep -q '^is-a-42' "$tmp/tty" || fail "$(cat "$tmp/tty")"
+}
+
+attach() {
+  local word=word$RANDOM
+  mkfifo "$tmp/stdin"
+  exec 3<>"$tmp/stdin"
+  start "$tmp/attach" attach -i counter <&3
+  wait_for '^count' "$tmp/attach"
+  echo "$word" >&3
+  wait_for "^stdin: $word" "$tmp/attach"
+  end
+}
+
+copy() {
+  local limit=300
+  k cp "$work/payload" "default/counter:/tmp/$object" >/dev/null
+  equal "$(k exec counter -- sha256sum "/tmp/$object" | cut -c1-64)" "$(digest <"$work/payload")"
+  k cp "default/counter:/tmp/$object" "$tmp/back" >/dev/null
+  equal "$(digest <"$tmp/back")" "$(digest <"$work/payload")"
+  k exec counter -- rm "/tmp/$object"
+}
+
+port_forward() {
+  local port i
+  start "$tmp/forward" port-forward pod/helloworld :8080
+  wait_for 'Forwarding from 127.0.0.1:[0-9]+' "$tmp/forward"
+  port=$(grep -oE '127\.0\.0\.1:[0-9]+' "$tmp/forward" | head -n 1)
+  for i in 1 2 3; do equal "$(fetch "http://$port/ping?n=$i")" "/ping?n=$i"; done
+  equal "$(fetch "http://$port/bytes?n=20000000" | wc -c)" 20000000
+  end
+}
+
+# by_protocol SUBRESOURCE COMMAND...: the audit log must show the protocol meant: WebSocket is a GET, SPDY a POST
+by_protocol() {
+  local subresource=$1 before
+  shift
+  before=$(wc -l <"$dir/audit.log")
+  "$@"
+  sleep 0.2
+  tail -n "+$((before + 1))" "$dir/audit.log" | grep "/pods/[a-z]*/${subresource}[?\"]" | grep -o '"verb":"[a-z]*"' | sort -u >"$tmp/verbs" || true
+  case $protocol in
+    WebSocket) equal "$(cat "$tmp/verbs")" '"verb":"get"' ;;
+    SPDY) equal "$(cat "$tmp/verbs")" '"verb":"create"' ;;
+  esac
+}
+
+# --- the gateway's own paths ---
+
+service_path() {
+  equal "$(api '/api/v1/namespaces/default/services/helloworld/proxy-service/ping?a=1&b=%2F%20c&&d' --fail)" '/ping?a=1&b=%2F%20c&&d'
+  api '/api/v1/namespaces/default/services/http:helloworld:http/proxy-service/ping' --fail -D "$tmp/head" -o /dev/null
+  grep -qi "^x-probe-name: $cluster" "$tmp/head" || fail "$(cat "$tmp/head")"
+  equal "$(api '/api/v1/namespaces/kube-system/services/other/proxy-service/' -o /dev/null -w '%{http_code}')" 403
+}
+
+# Each request of a connection is routed by itself.
+one_connection() {
+  local other urls=()
+  for other in $clusters $clusters; do urls+=("https://$gateway/$other/version"); done
+  equal "$(curl "${curl_flags[@]}" "$1" -w '%{num_connects} ' -o /dev/null -o /dev/null -o /dev/null -o /dev/null "${urls[@]}")" '1 0 0 0 '
+}
+
+unknown_cluster() {
+  local code
+  code=$(curl "${curl_flags[@]}" -o "$tmp/out" -w '%{http_code}' "https://$gateway/nowhere/api")
+  equal "$code" 404
+  grep -q '"kind": *"Status"' "$tmp/out" || fail "$(cat "$tmp/out")"
+}
+
+# --- load ---
+
+storm() { probe storm -watches 150 -requests 1000 "$@"; }
+
+# In the other modes the kube-apiserver carries the download too, and slows down by more than the gateway may.
+beside() {
+  local pods=/api/v1/namespaces/default/pods services=/api/v1/namespaces/default/services
+  case $mode in
+    gateway) probe beside -download "$services/helloworld/proxy-service/bytes?n=1073741824" ;;
+    *) probe beside -factor 10 -download "$pods/http:helloworld:8080/proxy/bytes?n=1073741824" ;;
+  esac
+}
+
+# --- a lost agent: whatever was going on must end in an error, never in a clean end ---
+
+# lost READY COMMAND...: kills the agent once the command's output is READY, a pattern or bytes:N
+lost() {
+  local ready=$1 status=0 began
+  shift
+  : >"$tmp/out"
+  "$@" >"$tmp/out" 2>"$tmp/err" </dev/null &
+  job=$!
+  case $ready in
+    bytes:*) wait_for_size "${ready#bytes:}" "$tmp/out" ;;
+    *) wait_for "$ready" "$tmp/out" ;;
+  esac
+  began=$SECONDS
+  kill_agent "$cluster"
+  while kill -0 "$job" 2>/dev/null; do
+    [ $((SECONDS - began)) -lt 20 ] || fail "the client still waits after 20 s"
+    sleep 0.1
+  done
+  wait "$job" || status=$?
+  start_agent "$cluster"
+  await_agent "$cluster"
+  [ "$status" != 0 ] || [ -n "${any_status:-}" ] || fail "the client saw a clean end"
+  tail -n 1 "$tmp/err"
+}
+
+wait_for_size() { # BYTES FILE
+  local i
+  for ((i = 0; i < 400; i++)); do
+    if [ "$(stat -c %s "$2")" -ge "$1" ]; then return 0; fi
+    sleep 0.05
+  done
+  fail "fewer than $1 bytes within 20 s: $(tail -n 1 "$tmp/err")"
+}
+
+large='bytes?n=1000000000'
+lost_watch() { lost '"type":"ADDED"' api '/api/v1/namespaces/default/pods?watch=1&resourceVersion=0' -N --fail "$1"; }
+lost_download() { lost bytes:5000000 api "/api/v1/namespaces/default/pods/http:helloworld:8080/proxy/$large" --fail --limit-rate 10M "$1"; }
+lost_logs() { lost '^count' k logs -f counter; }
+lost_exec() { lost '^up' k exec counter -- sh -c 'echo up; sleep 100'; }
+lost_attach() { lost '^count' k attach counter; }
+
+# kubectl itself takes the end of a SPDY connection, however it came about, for the end of the command, and exits with 0. So
+# for SPDY kubectl only has to end, and the probe looks at how the connection does.
+lost_spdy() { any_status=yes "$1"; }
+lost_upgraded() { # PROTOCOL
+  local path='/api/v1/namespaces/default/pods/counter/exec?command=sleep&command=100&stdout=1'
+  lost '^up' probe hold -path "$path" -upgrade "$1"
+}
+
+lost_port_forward() {
+  local port
+  start "$tmp/forward" port-forward pod/helloworld :8080
+  wait_for 'Forwarding from 127.0.0.1:[0-9]+' "$tmp/forward"
+  port=$(grep -oE '127\.0\.0\.1:[0-9]+' "$tmp/forward" | head -n 1)
+  lost bytes:5000000 curl -sS --limit-rate 10M "http://$port/$large"
+}
+
+# A request made while the agent is away is answered when it is back.
+wait_for_agent() {
+  local began=$EPOCHREALTIME request
+  kill_agent "$cluster"
+  k get nodes -o name >"$tmp/out" 2>&1 &
+  request=$!
+  sleep 1
+  start_agent "$cluster"
+  wait "$request" || fail "$(cat "$tmp/out")"
+  equal "$(cat "$tmp/out")" "node/$cluster"
+  awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN {printf "answered after %.1f s\n", b - a}'
+  await_agent "$cluster"
+}
+
+# While one cluster's agent is killed, a stream of the other does not notice.
+neighbour_undisturbed() {
+  local victim=$cluster other job
+  for other in $clusters; do [ "$other" = "$victim" ] || break; done
+  enter "$other"
+  start "$tmp/logs" logs -f counter --tail 1
+  wait_for '^count' "$tmp/logs"
+  kill_agent "$victim"
+  sleep 1
+  start_agent "$victim"
+  await_agent "$victim"
+  kill -0 "$job" 2>/dev/null || fail "the stream of $other ended: $(tail -n 1 "$tmp/logs")"
+  awk '/^count/ {if (n != "" && $2 != n + 1) exit 1; n = $2}' "$tmp/logs" || fail "a line is missing"
+  end
+}

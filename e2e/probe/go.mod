@@ -1,0 +1,3 @@
+module mctunnel/e2e/probe
+
+go 1.26
