@@ -104,7 +104,7 @@ fn a_code_is_explained_with_its_remedy() {
     let explained = run(&["explain", "mct-open-not-allowed"]);
     assert_eq!(explained.status, Some(0));
     assert!(explained.out.starts_with("MCT-OPEN-NOT-ALLOWED\n  what happened: "), "{}", explained.out);
-    assert!(explained.out.contains("  what to do: add the target to the agent's allow-list"), "{}", explained.out);
+    assert!(explained.out.contains("  what to do: allow it at the agent: '--allow tcp"), "{}", explained.out);
     let all = run(&["explain"]);
     for code in ["MCT-OPEN-NO-TUNNEL", "MCT-IDENTITY-FILE", "MCT-CONFIG-UNKNOWN-KEY", "MCT-ADMIT-TLS"] {
         assert!(all.out.contains(code), "{code}");
