@@ -13,7 +13,7 @@ use crate::{
 use child::Child;
 use mctunnel::ErrorCode;
 use sample::Sample;
-use std::{path::PathBuf, process::ExitCode};
+use std::{ffi::OsStr, path::PathBuf, process::ExitCode};
 use tempfile::TempDir;
 use visit::{Answer, Visit};
 
@@ -40,61 +40,71 @@ async fn show(once: bool) -> anyhow::Result<()> {
     ));
 
     say(
-        "\n1. Two services, as if each ran inside a cluster. Through the tunnel, only what an agent allows can be reached.",
+        "\n1. Two clusters: each has an API and a service 'helloworld', made up by this program. Nobody outside can reach them.",
     );
     let samples = [Sample::start("cluster-a").await?, Sample::start("cluster-b").await?];
     for sample in &samples {
-        say(&format!("     {} has a service at {}", sample.cluster, sample.address));
+        say(&format!("     {} is at {}", sample.cluster, sample.address));
+    }
+    let own_cluster = std::env::var_os("KUBECONFIG").filter(|file| !file.is_empty());
+    if let Some(file) = &own_cluster {
+        say(&format!("     the API of cluster-a is your own, from KUBECONFIG={}", file.to_string_lossy()));
     }
 
     say("\n2. The hub. Port 0 means any free port.");
     let hub = place.start_hub().await?;
-    let (tunnel, connect) = (hub.ready("tunnel")?, hub.ready("connect")?);
-    say(&format!("     agents connect to {tunnel}, clients to {connect}"));
+    let (tunnel, gateway, connect) = (hub.ready("tunnel")?, hub.ready("gateway")?, hub.ready("connect")?);
+    say(&format!("     agents connect to {tunnel}, clients to {gateway} and, with CONNECT, to {connect}"));
 
     say("\n3. A join bundle for each cluster, made at the hub: its address, its CA, a certificate and a key.");
     for sample in &samples {
         place.add_cluster(sample, &tunnel).await?;
     }
 
-    say(
-        "\n4. An agent in each cluster. It dials the hub; nothing connects to it. It may reach one target and nothing else.",
-    );
+    say("\n4. An agent in each cluster. It dials the hub; nothing connects to it. What it may reach, it is told here.");
     let mut agents = Vec::new();
-    for sample in &samples {
-        agents.push(place.start_agent(sample).await?);
-        say(&format!("     the tunnel of {} is up", sample.cluster));
-    }
-
     let [a, b] = &samples;
-    say("\n5. A request to each cluster, with HTTP CONNECT at the hub.");
-    for sample in [a, b] {
+    agents.push(place.start_agent(a, own_cluster.as_deref()).await?);
+    agents.push(place.start_agent(b, None).await?);
+
+    say("\n5. A request to the API of each cluster, through the gateway. The first word of the path is the cluster.");
+    let ca = place.path("hub").join("pki").join("ca.pem");
+    for (sample, is_own) in [(a, own_cluster.is_some()), (b, false)] {
+        let path = format!("/{}/version", sample.cluster);
+        let visit = Visit::Gateway { address: &gateway, ca: &ca, path: &path };
         let greeting = format!("hello from {}", sample.cluster);
-        request(&connect, sample, &sample.address, |answer| answer.status == 200 && answer.body.contains(&greeting))
-            .await?;
+        request(&visit, |answer| answer.status == 200 && (is_own || answer.body.contains(&greeting))).await?;
     }
 
-    say("\n6. A request to cluster-a for a target that its agent does not allow: the service of cluster-b.");
-    request(&connect, a, &b.address, |answer| answer.status == 403).await?;
+    say("\n6. A request to a service of each cluster. The query reaches it unchanged.");
+    for sample in [a, b] {
+        let path = format!("/{}{HELLOWORLD}/ping?time-out=32s", sample.cluster);
+        let visit = Visit::Gateway { address: &gateway, ca: &ca, path: &path };
+        let greeting = format!("hello from {}, for /ping?time-out=32s", sample.cluster);
+        request(&visit, |answer| answer.status == 200 && answer.body.contains(&greeting)).await?;
+    }
+
+    say("\n7. Any TCP target, with HTTP CONNECT at the hub; and one that the agent of cluster-a does not allow.");
+    let visit = Visit::Connect { address: &connect, cluster: a.cluster, target: &a.address };
+    request(&visit, |answer| answer.status == 200 && answer.body.contains("hello from cluster-a")).await?;
+    let visit = Visit::Connect { address: &connect, cluster: a.cluster, target: &b.address };
+    request(&visit, |answer| answer.status == 403).await?;
 
     if once {
         say("\nEverything worked. The processes and the files go away.");
         return Ok(());
     }
     say(
-        "\nEverything worked, and keeps running: try the commands of steps 5 and 6 in another terminal. Ctrl-C ends the demo.",
+        "\nEverything worked, and keeps running: try the commands of steps 5 to 7 in another terminal. Ctrl-C ends the demo.",
     );
     std::future::pending().await
 }
 
+/// The path of the service in each cluster.
+const HELLOWORLD: &str = "/api/v1/namespaces/default/services/helloworld:8080/proxy-service";
+
 /// Sends one request and shows what came back.
-async fn request(
-    connect: &str,
-    cluster: &Sample,
-    target: &str,
-    is_right: impl Fn(&Answer) -> bool,
-) -> anyhow::Result<()> {
-    let visit = Visit { connect, cluster: cluster.cluster, target };
+async fn request(visit: &Visit<'_>, is_right: impl Fn(&Answer) -> bool) -> anyhow::Result<()> {
     say(&format!("     $ {}", visit.as_curl()));
     let answer = visit.send().await?;
     say(&format!("     {} {}", answer.status, answer.to_line()));
@@ -123,10 +133,9 @@ impl Place {
     async fn start_hub(&self) -> anyhow::Result<Child> {
         let data_dir = self.path("hub");
         let mut arguments = vec!["hub".into(), "--data-dir".into(), data_dir.into_os_string()];
-        for listener in ["--tunnel-listen", "--connect-listen", "--admin-listen"] {
+        for listener in ["--tunnel-listen", "--gateway-listen", "--connect-listen", "--admin-listen"] {
             arguments.extend([listener.into(), "127.0.0.1:0".into()]);
         }
-        arguments.extend(["--gateway-listen".into(), "off".into()]);
         Child::start("hub", arguments, self.dir.path()).await
     }
 
@@ -145,14 +154,16 @@ impl Place {
         child::run(arguments).await
     }
 
-    async fn start_agent(&self, sample: &Sample) -> anyhow::Result<Child> {
-        let arguments = vec![
-            "agent".into(),
-            "--join".into(),
-            self.bundle(sample).into_os_string(),
-            "--allow".into(),
-            format!("tcp://{}", sample.address).into(),
-        ];
+    async fn start_agent(&self, sample: &Sample, kubeconfig: Option<&OsStr>) -> anyhow::Result<Child> {
+        let mut arguments = vec!["agent".into(), "--join".into(), self.bundle(sample).into_os_string()];
+        let mut flag = |name: &str, value: String| arguments.extend([name.into(), value.into()]);
+        flag("--allow", format!("tcp://{}", sample.address));
+        flag("--allow-service", "default/helloworld".to_owned());
+        flag("--pin-service", format!("default/helloworld:8080={}", sample.address));
+        match kubeconfig {
+            Some(file) => arguments.extend(["--kubeconfig".into(), file.to_owned()]),
+            None => flag("--kube-api", format!("http://{}", sample.address)),
+        }
         Child::start(sample.cluster, arguments, self.dir.path()).await
     }
 

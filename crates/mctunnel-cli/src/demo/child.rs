@@ -82,7 +82,8 @@ fn command(arguments: &[OsString]) -> anyhow::Result<Command> {
     let own = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = Command::new(own);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
-    // Settings of the person who looks are not settings of the demo.
+    // Settings of the person who looks are not settings of the demo; a cluster of theirs is given as a flag.
+    command.env_remove("KUBECONFIG");
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("MCTUNNEL_") {
             command.env_remove(name);

@@ -1,4 +1,4 @@
-//! A service to reach: answers every HTTP request with the name of its cluster.
+//! A sample API to reach: answers every HTTP request with the name of its cluster and what was asked for.
 
 use crate::process;
 use std::io;
@@ -43,7 +43,9 @@ async fn greet(mut socket: TcpStream, cluster: &'static str) {
             Ok(_) => {}
         }
     }
-    let body = format!("hello from {cluster}\n");
+    let head = String::from_utf8_lossy(&head);
+    let asked = head.split(' ').nth(1).unwrap_or("/");
+    let body = format!("hello from {cluster}, for {asked}\n");
     let answer = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
