@@ -14,6 +14,9 @@ HUB_ADDR ?= 127.0.0.1:8443
 CLUSTER_NAME ?= cluster-a
 JOIN ?=
 ALLOW ?=
+ALLOW_SERVICE ?= default/helloworld
+PIN_SERVICE ?=
+INSECURE_SERVICE ?=
 HUB_FLAGS ?=
 AGENT_FLAGS ?=
 JOIN_FILE = $(or $(JOIN),$(DATA_DIR)/joins/$(CLUSTER_NAME).join)
@@ -47,8 +50,10 @@ build: ## The release binary
 run-hub: build ## A hub on 0.0.0.0:8080 and 8443 (DATA_DIR=.run/hub, HUB_FLAGS=...)
 	$(MCTUNNEL) hub --data-dir "$(DATA_DIR)" $(HUB_FLAGS)
 
-run-agent: build join ## An agent (HUB_ADDR=host:8443 CLUSTER_NAME=cluster-a [JOIN=file] [ALLOW="tcp://host:port ..."])
-	$(MCTUNNEL) agent --join "$(JOIN_FILE)" --hub "$(HUB_ADDR)" $(foreach target,$(ALLOW),--allow "$(target)") $(AGENT_FLAGS)
+run-agent: build join ## An agent (HUB_ADDR=host:8443 CLUSTER_NAME=cluster-a [JOIN=file] [ALLOW_SERVICE="ns/name ..."])
+	$(MCTUNNEL) agent --join "$(JOIN_FILE)" --hub "$(HUB_ADDR)" $(foreach target,$(ALLOW),--allow "$(target)") \
+		$(foreach service,$(ALLOW_SERVICE),--allow-service "$(service)") $(foreach pin,$(PIN_SERVICE),--pin-service "$(pin)") \
+		$(foreach service,$(INSECURE_SERVICE),--insecure-service "$(service)") $(AGENT_FLAGS)
 
 # Without JOIN=file the hub is taken to be on this machine: the cluster is added in its data directory, once.
 join: build

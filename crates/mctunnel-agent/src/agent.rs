@@ -2,17 +2,19 @@
 
 use crate::{
     Config,
+    adapter::DynProxyAdapter,
     allow::AllowList,
     dial::{Resolve, SystemResolver},
     hub_address::{HubAddress, InvalidHubAddress},
     proxy::ProxySettings,
+    tcp::TcpAdapter,
 };
-use mctunnel_core::{ClusterName, Happening, Unobserved, observe::SharedObserver};
+use mctunnel_core::{ClusterName, Happening, Protocol, Unobserved, locate::SharedLocator, observe::SharedObserver};
 use mctunnel_identity::{IdentityError, JoinBundle};
 use mctunnel_tunnel::Session;
 use parking_lot::Mutex;
 use rustls_pki_types::ServerName;
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -31,8 +33,8 @@ pub(crate) struct Inner {
     pub(crate) server_name: ServerName<'static>,
     pub(crate) tls: TlsConnector,
     pub(crate) proxy: ProxySettings,
-    pub(crate) allow: AllowList,
     pub(crate) resolver: Arc<dyn Resolve>,
+    pub(crate) adapters: BTreeMap<Protocol, Arc<dyn DynProxyAdapter>>,
     pub(crate) observer: SharedObserver,
     pub(crate) tasks: TaskTracker,
     /// The tunnels that are up: one, or two while the hub has us move.
@@ -80,6 +82,8 @@ impl Agent {
             proxy: ProxySettings::default(),
             allow: AllowList::default(),
             resolver: Arc::new(SystemResolver),
+            adapters: Vec::new(),
+            kube_api: None,
             observer: Arc::new(Unobserved),
             config: Config::default(),
         }
@@ -122,6 +126,8 @@ pub struct Builder<'a> {
     proxy: ProxySettings,
     allow: AllowList,
     resolver: Arc<dyn Resolve>,
+    adapters: Vec<Arc<dyn DynProxyAdapter>>,
+    kube_api: Option<SharedLocator>,
     observer: SharedObserver,
     config: Config,
 }
@@ -171,6 +177,18 @@ impl Builder<'_> {
         self
     }
 
+    /// Lets plain streams reach the kube-apiserver, where this one says it is: for clients that make TLS with it end to end.
+    pub fn kube_api(mut self, locator: SharedLocator) -> Self {
+        self.kube_api = Some(locator);
+        self
+    }
+
+    /// Serves a protocol with this adapter. The adapter for `tcp` is there already; another one of the same name replaces it.
+    pub fn adapter(mut self, adapter: Arc<dyn DynProxyAdapter>) -> Self {
+        self.adapters.push(adapter);
+        self
+    }
+
     /// Reports what happens to this observer.
     pub fn observer(mut self, observer: SharedObserver) -> Self {
         self.observer = observer;
@@ -188,6 +206,14 @@ impl Builder<'_> {
         let hub = HubAddress::parse(self.hub.as_deref().unwrap_or(&self.bundle.hub))?;
         let name = self.server_name.unwrap_or_else(|| self.bundle.hub_server_name.clone());
         let server_name = ServerName::try_from(name.clone()).map_err(|_| InvalidAgent::ServerName(name))?;
+        let tcp = TcpAdapter {
+            allow: self.allow,
+            resolver: Arc::clone(&self.resolver),
+            dial_timeout: self.config.dial_timeout,
+            kube_api: self.kube_api,
+        };
+        let tcp: Arc<dyn DynProxyAdapter> = Arc::new(tcp);
+        let adapters = [tcp].into_iter().chain(self.adapters).map(|adapter| (adapter.protocol(), adapter)).collect();
         let inner = Inner {
             config: self.config,
             cluster: self.bundle.cluster.clone(),
@@ -196,8 +222,8 @@ impl Builder<'_> {
             server_name,
             tls: TlsConnector::from(self.bundle.client_config()?),
             proxy: self.proxy,
-            allow: self.allow,
             resolver: self.resolver,
+            adapters,
             observer: self.observer,
             tasks: TaskTracker::new(),
             tunnels: Mutex::new(Vec::new()),

@@ -9,7 +9,7 @@ mod tests;
 
 pub use rule::{InvalidAllowRule, RuleProblem};
 
-use mctunnel_core::{Host, Target};
+use mctunnel_core::{Endpoint, Host};
 use rule::{Pattern, Rule};
 use std::{fmt, net::IpAddr, sync::Arc};
 
@@ -50,7 +50,7 @@ impl AllowList {
 
     /// Judges a target as it was named, before anything is resolved.
     #[must_use]
-    pub fn check_target(&self, target: &Target) -> Verdict {
+    pub fn check_target(&self, target: &Endpoint) -> Verdict {
         let name = match &target.host {
             Host::Ip(ip) if self.covers_address(*ip, target.port) => {
                 return Verdict::IfAddressAllowed;
@@ -69,7 +69,7 @@ impl AllowList {
 
     /// Judges one address that the target resolved to. Only an address that passed may be dialled.
     #[must_use]
-    pub fn check_address(&self, target: &Target, address: IpAddr) -> bool {
+    pub fn check_address(&self, target: &Endpoint, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let name = match &target.host {
             Host::Ip(ip) => {
@@ -140,4 +140,9 @@ pub enum Verdict {
     AllowedByName,
     /// Only the addresses that an address rule covers may be dialled.
     IfAddressAllowed,
+}
+
+/// Whether the address is the agent's own host, its link or its cloud's metadata service: nothing that a service leads to.
+pub(crate) fn is_special(address: IpAddr) -> bool {
+    special::range_of(address).is_some()
 }

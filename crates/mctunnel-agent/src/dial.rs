@@ -10,7 +10,7 @@ mod tests;
 pub use resolve::{Resolve, Resolving, SystemResolver};
 
 use crate::allow::{AllowList, Verdict};
-use mctunnel_core::{Host, Target};
+use mctunnel_core::{Endpoint, Host};
 use mctunnel_mux::RefuseCode;
 use race::{Attempt, race};
 use std::{io, net::SocketAddr, time::Duration};
@@ -26,7 +26,7 @@ pub const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// Steps 6 and 7 of a request's path: authorise again, then resolve and dial a pinned address.
 pub async fn dial(
-    target: &Target,
+    target: &Endpoint,
     allow: &AllowList,
     timeout: Duration,
     resolver: &dyn Resolve,
@@ -59,8 +59,31 @@ pub async fn dial(
     }
 }
 
+/// Connects to one of the addresses of a target that was located by somebody who is trusted with it.
+pub(crate) async fn dial_located(
+    name: &str,
+    addresses: &[SocketAddr],
+    deadline: Instant,
+    timeout: Duration,
+) -> Result<TcpStream, DialRefusal> {
+    let unreachable = |message| DialRefusal { code: RefuseCode::TargetUnreachable, message };
+    let Some((first, rest)) = addresses.split_first() else {
+        return Err(unreachable(format!("{name} has no addresses")));
+    };
+    match race(*first, rest, deadline).await {
+        Ok(stream) => {
+            mctunnel_core::keepalive::prepare(&stream);
+            Ok(stream)
+        }
+        Err(attempt) => {
+            let endpoint = Endpoint { host: Host::Ip(attempt.address.ip()), port: attempt.address.port() };
+            Err(DialRefusal::from_attempt(&endpoint, &attempt, timeout))
+        }
+    }
+}
+
 /// What the target resolves to, asked once.
-async fn addresses_of(target: &Target, resolver: &dyn Resolve) -> Result<Vec<SocketAddr>, DialRefusal> {
+async fn addresses_of(target: &Endpoint, resolver: &dyn Resolve) -> Result<Vec<SocketAddr>, DialRefusal> {
     let name = match &target.host {
         Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, target.port)]),
         Host::Name(name) => name,
@@ -103,7 +126,7 @@ impl DialRefusal {
         Self { code: RefuseCode::TargetTimeout, message }
     }
 
-    fn from_attempt(target: &Target, attempt: &Attempt, timeout: Duration) -> Self {
+    fn from_attempt(target: &Endpoint, attempt: &Attempt, timeout: Duration) -> Self {
         let place = match &target.host {
             Host::Ip(_) => target.to_string(),
             Host::Name(_) => format!("{target} at {}", attempt.address.ip()),

@@ -1,13 +1,13 @@
 //! Where the hub is, and how to get a TCP connection there. It does not know TLS, nor when to try again (that is `backoff.rs`).
 
 use crate::dial::Resolve;
-use mctunnel_core::{ErrorCode, Host, InvalidTarget, Target, target::parse_port};
+use mctunnel_core::{Endpoint, ErrorCode, Host, InvalidTarget, endpoint::parse_port};
 use std::{fmt, io, net::SocketAddr, str::FromStr, time::Duration};
 use tokio::{net::TcpStream, time::timeout};
 
 /// The hub's host and port. Names are resolved anew for every connection, so a hub may move.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HubAddress(Target);
+pub struct HubAddress(Endpoint);
 
 impl HubAddress {
     /// The port of a hub unless another is given.
@@ -55,17 +55,17 @@ impl FromStr for HubAddress {
 pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Parses `host[:port]`.
-pub(crate) fn parse_endpoint(text: &str, default_port: u16) -> Result<Target, InvalidTarget> {
+pub(crate) fn parse_endpoint(text: &str, default_port: u16) -> Result<Endpoint, InvalidTarget> {
     // Behind a closing bracket a colon begins the port; without brackets, two colons are an IPv6 address that lacks them.
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, parse_port(port)?),
         _ => (text, default_port),
     };
-    Ok(Target { host: Host::parse(host)?, port })
+    Ok(Endpoint { host: Host::parse(host)?, port })
 }
 
 /// Connects to the first address that answers, one after the other.
-pub(crate) async fn connect_endpoint(endpoint: &Target, resolver: &dyn Resolve) -> Result<TcpStream, ConnectError> {
+pub(crate) async fn connect_endpoint(endpoint: &Endpoint, resolver: &dyn Resolve) -> Result<TcpStream, ConnectError> {
     let unresolved = |source| ConnectError::Unresolved { host: endpoint.host.to_string(), source };
     let addresses = match &endpoint.host {
         Host::Ip(ip) => vec![*ip],

@@ -7,7 +7,7 @@ use crate::{
     connect::{Connected, TunnelDriver},
 };
 use mctunnel_core::Happening;
-use mctunnel_tunnel::{CloseCode, Drain, DrainReason, Ending, Offers, Session};
+use mctunnel_tunnel::{Aside, CloseCode, Drain, DrainReason, Ending, Offers, Session};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -114,11 +114,16 @@ impl Agent {
                 session.ended().await;
                 tokio::time::sleep(GOODBYE).await;
             };
-            tokio::pin!(serving, stopped);
+            let beside = Aside::new(async {
+                tokio::select! {
+                    () = stopped => {}
+                    () = async { serving.await; std::future::pending().await } => {}
+                }
+            });
             tokio::select! {
+                biased;
                 ending = &mut driver => ending,
-                () = &mut stopped => session.ended().await,
-                () = async { serving.await; std::future::pending().await } => session.ended().await,
+                () = beside => session.ended().await,
             }
         };
         self.inner.tunnels.lock().retain(|t| t.generation != generation);

@@ -14,17 +14,23 @@
 //! # }
 //! ```
 
+pub mod adapter;
 pub mod allow;
 pub mod backoff;
 pub mod dial;
 pub mod hub_address;
+pub mod pinned;
 pub mod proxy;
+pub mod service_proxy;
 
 mod agent;
 mod config;
 mod connect;
 mod keep;
 mod serve;
+mod tcp;
 
+pub use adapter::{Offered, ProxyAdapter};
 pub use agent::{Agent, AgentStatus, Builder, InvalidAgent};
 pub use config::Config;
+pub use service_proxy::ServiceProxy;

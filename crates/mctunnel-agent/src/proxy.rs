@@ -9,7 +9,7 @@ pub use handshake::connect_through;
 
 use crate::hub_address::{HubAddress, parse_endpoint};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use mctunnel_core::{ErrorCode, Host, InvalidTarget, Secret, Target};
+use mctunnel_core::{Endpoint, ErrorCode, Host, InvalidTarget, Secret};
 use no_proxy::NoProxy;
 
 /// Which proxy to use, and for which hubs not to.
@@ -49,7 +49,7 @@ impl ProxySettings {
 /// An HTTP proxy that knows CONNECT.
 #[derive(Debug, Clone)]
 pub struct Proxy {
-    endpoint: Target,
+    endpoint: Endpoint,
     /// The value of `Proxy-Authorization`.
     authorization: Option<Secret>,
 }
@@ -76,7 +76,7 @@ impl Proxy {
 
     /// Host and port of the proxy, without its user and password.
     #[must_use]
-    pub fn endpoint(&self) -> &Target {
+    pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 }

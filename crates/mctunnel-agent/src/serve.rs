@@ -1,95 +1,40 @@
-//! Steps 6 to 9 of a request's path: authorise again, resolve and dial a pinned address, join, splice.
+//! Takes the streams the hub opens and hands each to the adapter of its protocol: steps 6 to 9 of a request's path are theirs.
 
-use crate::{Agent, dial::dial};
-use mctunnel_core::{
-    Happening, Host, Target,
-    splice::{Spliced, splice},
-    target::parse_port,
-};
+use crate::{Agent, adapter::Offered};
+use mctunnel_core::{Happening, OpenError, routing};
 use mctunnel_tunnel::{Incoming, Offers, RefuseCode};
-use tokio::{net::TcpStream, time::Instant};
+use std::sync::Arc;
+use tokio::time::Instant;
 
 impl Agent {
     /// Takes the streams the hub opens, each in a task of its own.
     pub(crate) async fn serve(&self, mut offers: Offers) {
         while let Some(incoming) = offers.next().await {
-            let agent = self.clone();
-            self.inner.tasks.spawn(async move { agent.serve_stream(incoming).await });
+            self.serve_stream(incoming);
         }
     }
 
-    async fn serve_stream(&self, incoming: Incoming) {
+    fn serve_stream(&self, incoming: Incoming) {
         let since = Instant::now();
-        // Boxed, so that an idle stream does not keep the room the dial needed.
-        let Some((socket, incoming)) = Box::pin(self.reach(incoming)).await else { return };
-        // 8 join
-        let spliced = match incoming.join() {
-            // 9 splice
-            Ok(stream) => splice(socket, stream).await,
-            Err(lost) => Spliced::never(std::io::Error::other(lost)),
+        let (protocol, target) = match routing::read(incoming.headers(), self.inner.cluster.as_str()) {
+            Ok(routed) => routed,
+            Err(bad) => return self.refuse(incoming, &bad.to_string()),
         };
-        self.inner.observe(&Happening::StreamEnded {
-            cluster: self.inner.cluster.clone(),
-            bytes_up: spliced.bytes_down,
-            bytes_down: spliced.bytes_up,
-            lasted: since.elapsed(),
-            error: spliced.error.map(|error| error.to_string()),
+        let Some(adapter) = self.inner.adapters.get(&protocol) else {
+            return self.refuse(incoming, &format!("this agent does not serve the protocol {protocol}"));
+        };
+        let (cluster, observer) = (self.inner.cluster.clone(), Arc::clone(&self.inner.observer));
+        let offered = Offered { incoming, target, cluster, observer, since };
+        self.inner.tasks.spawn(Arc::clone(adapter).serve(offered));
+    }
+
+    fn refuse(&self, incoming: Incoming, reason: &str) {
+        incoming.refuse(RefuseCode::BadRequest, reason);
+        self.inner.observe(&Happening::StreamRefused {
+            cluster: Some(self.inner.cluster.clone()),
+            target: "?".to_owned(),
+            code: OpenError::BadRequest(String::new()).code().code,
+            reason: reason.to_owned(),
         });
-    }
-
-    /// Finds and dials the target; a stream that is not for us is refused, with the reason to the client and to our log.
-    async fn reach(&self, incoming: Incoming) -> Option<(TcpStream, Incoming)> {
-        let since = Instant::now();
-        let cluster = &self.inner.cluster;
-        let target = match target_of(&incoming, cluster.as_str()) {
-            Ok(target) => target,
-            Err(reason) => {
-                self.refuse(incoming, "?".to_owned(), RefuseCode::BadRequest, reason);
-                return None;
-            }
-        };
-        // 6 authorise, 7 resolve and dial; given up when the client goes away.
-        let dialled = tokio::select! {
-            dialled = dial(&target, &self.inner.allow, self.inner.config.dial_timeout, &*self.inner.resolver) => dialled,
-            () = incoming.taken_back() => return None,
-        };
-        match dialled {
-            Ok(socket) => {
-                let opened = Happening::StreamOpened {
-                    cluster: cluster.clone(),
-                    target: target.to_string(),
-                    took: since.elapsed(),
-                };
-                self.inner.observe(&opened);
-                Some((socket, incoming))
-            }
-            Err(refusal) => {
-                self.refuse(incoming, target.to_string(), refusal.code, &refusal.message);
-                None
-            }
-        }
-    }
-
-    fn refuse(&self, incoming: Incoming, target: String, code: RefuseCode, reason: &str) {
-        incoming.refuse(code, reason);
-        let code = mctunnel_core::OpenError::from_refusal(code, String::new()).code().code;
-        let cluster = Some(self.inner.cluster.clone());
-        self.inner.observe(&Happening::StreamRefused { cluster, target, code, reason: reason.to_owned() });
-    }
-}
-
-/// The target, parsed from the routing metadata. Each header must stand there exactly once.
-fn target_of(incoming: &Incoming, cluster: &str) -> Result<Target, &'static str> {
-    if incoming.header("x-mctunnel-cluster") != Some(cluster) {
-        return Err("the stream is for another cluster");
-    }
-    if incoming.header("x-mctunnel-proto") != Some("tcp") {
-        return Err("this agent serves the protocol tcp only");
-    }
-    let host = incoming.header("x-mctunnel-host").and_then(|host| Host::parse_alone(host).ok());
-    let port = incoming.header("x-mctunnel-port").and_then(|port| parse_port(port).ok());
-    match (host, port) {
-        (Some(host), Some(port)) => Ok(Target { host, port }),
-        _ => Err("the stream names no valid host and port"),
     }
 }

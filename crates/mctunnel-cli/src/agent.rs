@@ -2,6 +2,7 @@
 
 use crate::{
     admin::{self, Admin, Probe, TunnelProbe},
+    cluster_access,
     listen::listen,
     output,
     process::{self, ProcessError},
@@ -40,10 +41,11 @@ async fn serve(process: ProcessSettings, settings: AgentSettings) -> anyhow::Res
     let admin = settings.admin_listen.map(|address| listen("--admin-listen", address, false)).transpose()?;
     let admin_address = admin.as_ref().map(TcpListener::local_addr).transpose()?.map(|a| a.to_string());
     let telemetry = Arc::new(Telemetry::new());
-    let agent = build(&settings, &telemetry)?;
-    if settings.allow.is_empty() {
+    let agent = build(&settings, &telemetry).await?;
+    if settings.allow.is_empty() && settings.cluster.is_empty() {
         warn!(
-            "No target is allowed, so every stream will be refused. Allow one with --allow tcp://db.default.svc:5432"
+            "No target is allowed, so every stream will be refused. Allow one with --allow tcp://db.default.svc:5432, \
+             --allow-service default/web, or --kubeconfig"
         );
     }
     info!(cluster = %agent.cluster(), allow = %settings.allow, admin = admin_address, "The agent is starting.");
@@ -68,10 +70,18 @@ async fn serve(process: ProcessSettings, settings: AgentSettings) -> anyhow::Res
     }
 }
 
-fn build(settings: &AgentSettings, telemetry: &Arc<Telemetry>) -> anyhow::Result<Agent> {
+async fn build(settings: &AgentSettings, telemetry: &Arc<Telemetry>) -> anyhow::Result<Agent> {
     let bundle = JoinBundle::read(&settings.join)?;
-    let mut builder =
-        Agent::builder(&bundle).allow(settings.allow.clone()).proxy(settings.proxy.clone()).observer(telemetry.clone());
+    let proxy = cluster_access::service_proxy(&settings.cluster).await?;
+    let mut builder = Agent::builder(&bundle)
+        .allow(settings.allow.clone())
+        .adapter(proxy.http())
+        .adapter(proxy.grpc())
+        .proxy(settings.proxy.clone())
+        .observer(telemetry.clone());
+    if let Some(locator) = proxy.kube_api_locator() {
+        builder = builder.kube_api(locator);
+    }
     if let Some(hub) = &settings.hub {
         builder = builder.hub(hub);
     }

@@ -10,7 +10,10 @@ use crate::{
     signals::Signals,
     telemetry::Telemetry,
 };
-use mctunnel::{ClusterFiles, ConnectConfig, ConnectGateway, Hub, HubAuthority};
+use mctunnel::{
+    ClusterFiles, ConnectAdapter, ConnectConfig, Gateway, HttpAdapter, HttpConfig, Hub, HubAdapter, HubAuthority,
+    SniAdapter, SniConfig,
+};
 use serde::Serialize;
 use std::{
     net::SocketAddr,
@@ -41,11 +44,14 @@ async fn serve(process: ProcessSettings, settings: HubSettings) -> anyhow::Resul
     let listeners = Listeners::bind(&settings)?;
     let ready = listeners.ready()?;
     let running = Running::start(&settings, listeners)?;
-    if let Some(address) = settings.gateway_listen {
-        info!(%address, "The path gateway is not part of this version; nothing listens there.");
+    let Ready { tunnel, gateway, sni, connect, admin, .. } = &ready;
+    if gateway.is_some() {
+        warn!(
+            "The gateway does not authenticate clients: a kube-apiserver does so itself, and services are open to whoever \
+             reaches the gateway, as far as the agents' lists go."
+        );
     }
-    let Ready { tunnel, connect, admin, .. } = &ready;
-    info!(%tunnel, connect, admin, "The hub is serving.");
+    info!(%tunnel, gateway, sni, connect, admin, "The hub is serving.");
     ready_file::write(process.ready_file.as_deref(), &ready)?;
 
     let first = signals.next().await;
@@ -64,6 +70,8 @@ async fn serve(process: ProcessSettings, settings: HubSettings) -> anyhow::Resul
 /// The sockets of a hub, open before anything is promised.
 struct Listeners {
     tunnel: TcpListener,
+    gateway: Option<TcpListener>,
+    sni: Option<TcpListener>,
     connect: Option<TcpListener>,
     admin: Option<TcpListener>,
 }
@@ -75,6 +83,8 @@ impl Listeners {
             |flag, address: Option<SocketAddr>| address.map(|address| listen(flag, address, shared)).transpose();
         Ok(Self {
             tunnel: listen("--tunnel-listen", settings.tunnel_listen, shared)?,
+            gateway: optional("--gateway-listen", settings.gateway_listen)?,
+            sni: optional("--sni-listen", settings.sni_listen)?,
             connect: optional("--connect-listen", settings.connect_listen)?,
             admin: optional("--admin-listen", settings.admin_listen)?,
         })
@@ -90,7 +100,8 @@ impl Listeners {
             tunnel: self.tunnel.local_addr()?.to_string(),
             connect: address(&self.connect)?,
             admin: address(&self.admin)?,
-            gateway: None,
+            gateway: address(&self.gateway)?,
+            sni: address(&self.sni)?,
         })
     }
 }
@@ -104,6 +115,7 @@ struct Ready {
     connect: Option<String>,
     admin: Option<String>,
     gateway: Option<String>,
+    sni: Option<String>,
 }
 
 // === Running ===
@@ -111,12 +123,12 @@ struct Ready {
 /// A hub that serves. Dropping it ends everything at once.
 struct Running {
     hub: Hub,
-    gateway: Arc<ConnectGateway<Hub>>,
+    ways: Ways,
     probe: Arc<HubProbe>,
     no_more_tunnels: CancellationToken,
     no_more_clients: CancellationToken,
     tunnels: AbortOnDropHandle<()>,
-    clients: Option<AbortOnDropHandle<()>>,
+    clients: Vec<AbortOnDropHandle<()>>,
     _background: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -126,9 +138,7 @@ impl Running {
         let authority = HubAuthority::open_or_create(&settings.data_dir, &settings.hub_names)?;
         let clusters = Arc::new(ClusterFiles::new(&settings.data_dir));
         let hub = Hub::builder(&authority, clusters).observer(telemetry.clone()).build()?;
-        let mut config = ConnectConfig::default();
-        config.wait_for_tunnel = settings.tunnel_wait;
-        let gateway = Arc::new(ConnectGateway::new(hub.clone(), config, telemetry.clone()));
+        let ways = Ways::make(settings, &authority, &hub, &telemetry)?;
         let probe = Arc::new(HubProbe { hub: hub.clone(), draining: AtomicBool::new(false) });
 
         let (no_more_tunnels, no_more_clients) = (CancellationToken::new(), CancellationToken::new());
@@ -136,41 +146,108 @@ impl Running {
             let (hub, stop) = (hub.clone(), no_more_tunnels.clone());
             process::owned(async move { hub.serve_tunnels(listeners.tunnel, stop).await })
         };
-        let clients = listeners.connect.map(|listener| {
-            let (gateway, stop) = (Arc::clone(&gateway), no_more_clients.clone());
-            process::owned(async move { gateway.serve(listener, stop).await })
-        });
+        let clients = ways.serve([listeners.gateway, listeners.sni, listeners.connect], &no_more_clients);
         let mut background = vec![process::owned(admin::upkeep(telemetry.handle()))];
         if let Some(listener) = listeners.admin {
             background.push(process::owned(Admin::new(&telemetry, probe.clone()).serve(listener)));
         }
         let _background = background;
-        Ok(Self { hub, gateway, probe, no_more_tunnels, no_more_clients, tunnels, clients, _background })
+        Ok(Self { hub, ways, probe, no_more_tunnels, no_more_clients, tunnels, clients, _background })
     }
 
     /// Ends in the order that loses nobody, also when another hub has taken over the ports: first nobody is told to come here,
     /// then agents are told to move while clients that were accepted are still served.
     async fn end(self, grace: Duration) {
-        let Self { hub, gateway, probe, no_more_tunnels, no_more_clients, tunnels, clients, _background } = self;
+        let Self { hub, ways, probe, no_more_tunnels, no_more_clients, tunnels, clients, _background } = self;
         probe.draining.store(true, Ordering::Relaxed);
         no_more_tunnels.cancel();
         let _ = tunnels.await;
         let finish_clients = async {
             no_more_clients.cancel();
-            if let Some(clients) = clients {
-                let _ = clients.await;
+            for accepting in clients {
+                let _ = accepting.await;
             }
-            let _ = tokio::time::timeout(grace, gateway.drained()).await;
+            let _ = tokio::time::timeout(grace, ways.drained()).await;
         };
         tokio::join!(hub.drain(grace), finish_clients);
-        match gateway.connections() {
+        match ways.connections() {
             0 => {}
             cut => warn!(cut, "The grace is over; the clients that are left are cut."),
         }
-        gateway.cut();
+        ways.cut();
         hub.stop().await;
         info!("The hub has ended.");
     }
+}
+
+// === Ways ===
+
+/// The ways in for clients.
+struct Ways {
+    http: Arc<Gateway<HttpAdapter<Hub>>>,
+    sni: Arc<Gateway<SniAdapter<Hub>>>,
+    connect: Arc<Gateway<ConnectAdapter<Hub>>>,
+}
+
+impl Ways {
+    fn make(
+        settings: &HubSettings,
+        authority: &HubAuthority,
+        hub: &Hub,
+        telemetry: &Arc<Telemetry>,
+    ) -> anyhow::Result<Self> {
+        let mut config = HttpConfig::default();
+        config.wait_for_tunnel = settings.gateway_wait;
+        config.server_timing = settings.server_timing;
+        let mut http = HttpAdapter::new(hub.clone(), config, telemetry.clone());
+        if !settings.gateway_plain {
+            http = http.tls(authority.gateway_config()?);
+        }
+        let mut config = ConnectConfig::default();
+        config.wait_for_tunnel = settings.tunnel_wait;
+        let connect = ConnectAdapter::new(hub.clone(), config, telemetry.clone());
+        let mut config = SniConfig::new(&settings.sni_suffix);
+        config.wait_for_tunnel = settings.gateway_wait;
+        let sni = SniAdapter::new(hub.clone(), config, telemetry.clone());
+        Ok(Self {
+            http: Arc::new(Gateway::new(http)),
+            sni: Arc::new(Gateway::new(sni)),
+            connect: Arc::new(Gateway::new(connect)),
+        })
+    }
+
+    fn serve(
+        &self,
+        [http, sni, connect]: [Option<TcpListener>; 3],
+        stop: &CancellationToken,
+    ) -> Vec<AbortOnDropHandle<()>> {
+        let accepting =
+            [accept(&self.http, http, stop), accept(&self.sni, sni, stop), accept(&self.connect, connect, stop)];
+        accepting.into_iter().flatten().collect()
+    }
+
+    async fn drained(&self) {
+        tokio::join!(self.http.drained(), self.sni.drained(), self.connect.drained());
+    }
+
+    fn connections(&self) -> usize {
+        self.http.connections() + self.sni.connections() + self.connect.connections()
+    }
+
+    fn cut(&self) {
+        self.http.cut();
+        self.sni.cut();
+        self.connect.cut();
+    }
+}
+
+fn accept<A: HubAdapter>(
+    gateway: &Arc<Gateway<A>>,
+    listener: Option<TcpListener>,
+    stop: &CancellationToken,
+) -> Option<AbortOnDropHandle<()>> {
+    let (listener, gateway, stop) = (listener?, Arc::clone(gateway), stop.clone());
+    Some(process::owned(async move { gateway.serve(listener, stop).await }))
 }
 
 // === HubProbe ===

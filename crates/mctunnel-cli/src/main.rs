@@ -5,6 +5,7 @@ mod admin;
 mod agent;
 mod cli;
 mod cluster;
+mod cluster_access;
 mod completion;
 mod demo;
 mod explain;

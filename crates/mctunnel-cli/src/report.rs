@@ -1,14 +1,17 @@
 //! What the user sees when a command cannot be carried out, and the status the program ends with.
 
 use crate::{
-    demo::DemoFailed, explain::UnknownCode, listen::ListenError, output, process::ProcessError,
-    ready_file::ReadyFileError, settings::ConfigError,
+    cluster_access::CaFileError, demo::DemoFailed, explain::UnknownCode, listen::ListenError, output,
+    process::ProcessError, ready_file::ReadyFileError, settings::ConfigError,
 };
 use anyhow::Error;
 use mctunnel::{
     ErrorCode, IdentityError,
-    agent::{InvalidAgent, allow::InvalidAllowRule, hub_address::InvalidHubAddress, proxy::InvalidProxy},
+    agent::{
+        InvalidAgent, allow::InvalidAllowRule, hub_address::InvalidHubAddress, pinned::InvalidPin, proxy::InvalidProxy,
+    },
     core::InvalidClusterName,
+    kube::{InvalidServiceRule, KubeError},
 };
 use std::process::ExitCode;
 
@@ -39,6 +42,14 @@ fn coded(error: &Error) -> (Option<ErrorCode>, u8) {
         (Some(error.code()), USAGE)
     } else if let Some(error) = error.downcast_ref::<InvalidHubAddress>() {
         (Some(error.code()), USAGE)
+    } else if let Some(error) = error.downcast_ref::<InvalidPin>() {
+        (Some(error.code()), USAGE)
+    } else if let Some(error) = error.downcast_ref::<InvalidServiceRule>() {
+        (Some(error.code()), USAGE)
+    } else if let Some(error) = error.downcast_ref::<KubeError>() {
+        (Some(error.code()), RUNTIME)
+    } else if let Some(error) = error.downcast_ref::<CaFileError>() {
+        (Some(error.code()), RUNTIME)
     } else if let Some(error) = error.downcast_ref::<UnknownCode>() {
         (Some(error.code()), USAGE)
     } else if error.is::<InvalidClusterName>() {

@@ -65,7 +65,7 @@ impl OpenError {
             }
             Self::NotAllowed(_) => (
                 "MCT-OPEN-NOT-ALLOWED",
-                "add the target to the agent's allow-list: 'mctunnel agent --allow tcp://host:port'",
+                "allow it at the agent: '--allow tcp://host:port', '--allow-service namespace/name', or '--kubeconfig' for the API",
             ),
             Self::TargetRefused(_) => {
                 ("MCT-OPEN-TARGET-REFUSED", "check that something listens on that port inside the cluster")

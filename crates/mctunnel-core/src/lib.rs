@@ -4,19 +4,27 @@
 //! Types here are plain values without serde: the wire and the config file have their own.
 
 pub mod clusters;
+pub mod endpoint;
 pub mod error;
+pub mod identity;
 pub mod keepalive;
+pub mod locate;
 pub mod name;
 pub mod observe;
 pub mod open;
+pub mod routing;
 pub mod secret;
 pub mod splice;
 pub mod target;
 
 pub use clusters::{Clusters, DynClusters};
+pub use endpoint::{Endpoint, Host, InvalidTarget};
 pub use error::{ErrorCode, OpenError};
+pub use identity::{Access, Authenticate, Authorize, Decision, Evidence, Identity, PassThrough, Unauthenticated};
+pub use locate::{ExpectedPeer, Locate, LocateError, Located, PermitService, Roots};
 pub use name::{ClusterName, InvalidClusterName};
 pub use observe::{Happening, Observe, Unobserved};
 pub use open::{ByteStream, Open, OpenRequest, Priority};
+pub use routing::Protocol;
 pub use secret::Secret;
-pub use target::{Destination, Host, InvalidTarget, Target};
+pub use target::{Destination, Scheme, ServicePort, ServiceTarget, Target};

@@ -1,6 +1,6 @@
 //! Port: opening a stream to a destination, and the stream it gives.
 
-use crate::{Destination, OpenError};
+use crate::{Destination, OpenError, Protocol};
 use bytes::Bytes;
 use std::{
     io,
@@ -28,6 +28,8 @@ pub trait Open: Send + Sync + 'static {
 pub struct OpenRequest {
     /// Where to.
     pub destination: Destination,
+    /// Which adapter of the agent serves the stream.
+    pub protocol: Protocol,
     /// Scheduling class inside the tunnel.
     pub priority: Priority,
     /// The longest to wait for the target's answer.
@@ -39,11 +41,12 @@ pub struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// A request with the defaults: normal priority, 8 s, no wait for a tunnel, no first bytes.
+    /// A request with the defaults: plain bytes, normal priority, 8 s, no wait for a tunnel, no first bytes.
     #[must_use]
     pub fn new(destination: Destination) -> Self {
         Self {
             destination,
+            protocol: Protocol::tcp(),
             priority: Priority::Normal,
             timeout: Duration::from_secs(8),
             wait_for_tunnel: Duration::ZERO,
@@ -64,6 +67,9 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
 
     /// Writes from the front of `bytes` as much as there is room for; what was taken is cut off.
     fn poll_write_bytes(&mut self, cx: &mut Context<'_>, bytes: &mut Bytes) -> Poll<io::Result<()>>;
+
+    /// Resolves when the stream was cut. Uses the place of the one waiter for writing: do not write while waiting for it.
+    fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
     /// Ends the stream with an error at the other end.
     fn abort(&mut self);

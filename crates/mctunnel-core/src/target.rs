@@ -1,11 +1,8 @@
-//! What a stream is joined to: a host and a port inside one cluster. Parsed once; every check and every dial uses this value.
+//! What a stream is joined to inside a cluster. Parsed once, at the edge where it comes in; policy, audit and agent all use this
+//! value and never the text it came from.
 
-use crate::ClusterName;
-use std::{
-    fmt,
-    net::{IpAddr, Ipv6Addr},
-    sync::Arc,
-};
+use crate::{ClusterName, Endpoint, InvalidTarget, endpoint::parse_port};
+use std::{fmt, sync::Arc};
 
 /// A target inside a named cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,118 +19,166 @@ impl fmt::Display for Destination {
     }
 }
 
-/// A TCP endpoint as the client named it; names are resolved by the agent, in the cluster.
+/// What can be reached in a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
-    /// Name or address.
-    pub host: Host,
-    /// Port, never 0.
-    pub port: u16,
+pub enum Target {
+    /// A host and a port.
+    Endpoint(Endpoint),
+    /// The cluster's kube-apiserver, wherever the agent's own configuration says it is.
+    KubeApi,
+    /// A Kubernetes service; the agent finds its endpoints.
+    Service(ServiceTarget),
 }
 
-impl Target {
-    /// Parses `host:port` or `[v6]:port`.
-    pub fn parse(text: &str) -> Result<Self, InvalidTarget> {
-        let (host, port) = text.rsplit_once(':').ok_or(InvalidTarget::NoPort)?;
-        Ok(Self { host: Host::parse(host)?, port: parse_port(port)? })
+impl From<Endpoint> for Target {
+    fn from(endpoint: Endpoint) -> Self {
+        Self::Endpoint(endpoint)
+    }
+}
+
+impl From<ServiceTarget> for Target {
+    fn from(service: ServiceTarget) -> Self {
+        Self::Service(service)
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.host {
-            Host::Ip(IpAddr::V6(ip)) => write!(f, "[{ip}]:{}", self.port),
-            host @ (Host::Name(_) | Host::Ip(IpAddr::V4(_))) => write!(f, "{host}:{}", self.port),
-        }
-    }
-}
-
-/// Parses a decimal port from 1 to 65535 without sign or leading zero, so that `0443` is not another spelling of `443`.
-pub fn parse_port(text: &str) -> Result<u16, InvalidTarget> {
-    let plain = text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
-    match text.parse() {
-        Ok(port) if plain => Ok(port),
-        _ => Err(InvalidTarget::BadPort),
-    }
-}
-
-/// A host: an IP address, or a DNS name that cannot be mistaken for one.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Host {
-    /// A lower-case DNS name without trailing dot.
-    Name(Arc<str>),
-    /// An address; IPv4-mapped IPv6 is held as IPv4.
-    Ip(IpAddr),
-}
-
-impl Host {
-    /// Parses a name, an IPv4 address, or a bracketed IPv6 address.
-    ///
-    /// Refused: zones (`fe80::1%eth0`), legacy numeric spellings (`0x7f.1`, `2130706433`, `127.1`), and anything that is not LDH plus `_`.
-    pub fn parse(text: &str) -> Result<Self, InvalidTarget> {
-        if let Some(inner) = text.strip_prefix('[') {
-            let inner = inner.strip_suffix(']').ok_or(InvalidTarget::BadHost)?;
-            let ip: Ipv6Addr = inner.parse().map_err(|_| InvalidTarget::BadHost)?;
-            return Ok(Self::Ip(IpAddr::V6(ip).to_canonical()));
-        }
-        if let Ok(ip) = text.parse::<IpAddr>() {
-            // A bare IPv6 address before ":port" is ambiguous; only the bracketed form is taken.
-            return if ip.is_ipv4() { Ok(Self::Ip(ip)) } else { Err(InvalidTarget::BadHost) };
-        }
-        parse_name(text).map(Self::Name)
-    }
-
-    /// As [`Host::parse`], but takes IPv6 without brackets too: for fields that hold a host alone.
-    pub fn parse_alone(text: &str) -> Result<Self, InvalidTarget> {
-        match text.parse::<IpAddr>() {
-            Ok(ip) => Ok(Self::Ip(ip.to_canonical())),
-            Err(_) => Self::parse(text),
-        }
-    }
-}
-
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Name(name) => f.write_str(name),
-            Self::Ip(ip) => ip.fmt(f),
+            Self::Endpoint(endpoint) => endpoint.fmt(f),
+            Self::KubeApi => f.write_str("kube-apiserver"),
+            Self::Service(service) => service.fmt(f),
         }
     }
 }
 
-fn parse_name(text: &str) -> Result<Arc<str>, InvalidTarget> {
-    let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
-    let label_ok = |label: &str| {
-        !label.is_empty()
-            && label.len() <= 63
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-    };
-    if name.is_empty() || name.len() > 253 || !name.split('.').all(label_ok) {
-        return Err(InvalidTarget::BadHost);
-    }
-    // Resolvers read a name whose last label is a number as an IPv4 address in some old spelling.
-    let last = name.rsplit('.').next().unwrap_or_default();
-    let hex = last.strip_prefix("0x").is_some_and(|h| h.bytes().all(|b| b.is_ascii_hexdigit()));
-    if hex || last.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(InvalidTarget::BadHost);
-    }
-    Ok(name.into())
+// === ServiceTarget ===
+
+/// A port of a Kubernetes service, and how to speak to it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServiceTarget {
+    /// With TLS or without.
+    pub scheme: Scheme,
+    /// The service's namespace.
+    pub namespace: Label,
+    /// The service's name.
+    pub name: Label,
+    /// Which of its ports.
+    pub port: ServicePort,
 }
 
-/// The text does not name a target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidTarget {
-    /// No `:port`.
-    #[error("a target needs a port, as in db.default.svc:5432")]
-    NoPort,
-    /// Not a port.
-    #[error("the port must be a number from 1 to 65535 without leading zeros")]
-    BadPort,
-    /// Not a host.
-    #[error("the host must be a DNS name, an IPv4 address in dotted form, or an IPv6 address in brackets")]
-    BadHost,
+impl ServiceTarget {
+    /// Parses Kubernetes' own spelling, `[http:|https:]name[:port]`, as in `https:helloworld:8080`.
+    ///
+    /// As in Kubernetes, a scheme needs the second colon (`https:name:`), so that `https:name` is the port `name` of `https`.
+    pub fn parse(namespace: &str, spec: &str) -> Result<Self, InvalidTarget> {
+        let mut parts = spec.split(':');
+        let (scheme, name, port) = match (parts.next(), parts.next(), parts.next(), parts.next()) {
+            (Some(name), None, ..) => (Scheme::Http, name, ""),
+            (Some(name), Some(port), None, _) => (Scheme::Http, name, port),
+            (Some(scheme), Some(name), Some(port), None) => (Scheme::parse(scheme)?, name, port),
+            _ => return Err(InvalidTarget::BadService),
+        };
+        Ok(Self {
+            scheme,
+            namespace: Label::parse(namespace)?,
+            name: Label::parse(name)?,
+            port: ServicePort::parse(port)?,
+        })
+    }
+}
+
+impl fmt::Display for ServiceTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}/{}", self.scheme, self.namespace, self.name)?;
+        match &self.port {
+            ServicePort::Only => Ok(()),
+            ServicePort::Number(port) => write!(f, ":{port}"),
+            ServicePort::Name(name) => write!(f, ":{name}"),
+        }
+    }
+}
+
+/// How to speak to a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scheme {
+    /// Plain.
+    Http,
+    /// With TLS.
+    Https,
+}
+
+impl Scheme {
+    /// Parses `http`, `https`, or nothing, which is `http`.
+    pub fn parse(text: &str) -> Result<Self, InvalidTarget> {
+        match text {
+            "http" | "" => Ok(Self::Http),
+            "https" => Ok(Self::Https),
+            _ => Err(InvalidTarget::BadService),
+        }
+    }
+
+    /// The scheme as it stands in a URL.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Which port of a service.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ServicePort {
+    /// Its only one.
+    Only,
+    /// The one with this number.
+    Number(u16),
+    /// The one with this name.
+    Name(Label),
+}
+
+impl ServicePort {
+    /// Parses a number without leading zeros, a name, or nothing.
+    pub fn parse(text: &str) -> Result<Self, InvalidTarget> {
+        match text {
+            "" => Ok(Self::Only),
+            digits if digits.bytes().all(|b| b.is_ascii_digit()) => parse_port(digits).map(Self::Number),
+            name => Label::parse(name).map(Self::Name),
+        }
+    }
+}
+
+/// A DNS label, as Kubernetes names namespaces, services and ports: never normalised, so there is one spelling of each.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Label(Arc<str>);
+
+impl Label {
+    /// Parses `[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?`.
+    pub fn parse(text: &str) -> Result<Self, InvalidTarget> {
+        // The same letters as a cluster's name, for the same reasons.
+        ClusterName::parse(text).map_err(|_| InvalidTarget::BadService)?;
+        Ok(Self(text.into()))
+    }
+
+    /// The label as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 #[cfg(test)]
@@ -141,53 +186,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_have_one_spelling() {
-        for (text, shown) in [
-            ("db.default.svc:5432", "db.default.svc:5432"),
-            ("DB.Default.svc.:5432", "db.default.svc:5432"),
-            ("127.0.0.1:1", "127.0.0.1:1"),
-            ("[::1]:65535", "[::1]:65535"),
-            ("[::ffff:10.0.0.1]:80", "10.0.0.1:80"),
-            ("_sip._tcp.example:5060", "_sip._tcp.example:5060"),
+    fn services_are_spelt_as_in_kubernetes() {
+        for (spec, shown) in [
+            ("helloworld", "http://default/helloworld"),
+            ("helloworld:8080", "http://default/helloworld:8080"),
+            ("helloworld:web", "http://default/helloworld:web"),
+            ("https:helloworld:8080", "https://default/helloworld:8080"),
+            ("https:helloworld:", "https://default/helloworld"),
+            ("http:helloworld:web", "http://default/helloworld:web"),
+            (":helloworld:web", "http://default/helloworld:web"),
+            ("https:helloworld", "http://default/https:helloworld"),
         ] {
-            assert_eq!(Target::parse(text).map(|t| t.to_string()).as_deref(), Ok(shown));
+            assert_eq!(ServiceTarget::parse("default", spec).map(|s| s.to_string()).as_deref(), Ok(shown), "{spec}");
         }
     }
 
     #[test]
-    fn misleading_targets_are_refused() {
-        for bad in [
+    fn another_spelling_of_a_service_is_refused() {
+        for spec in [
             "",
-            "host",
-            "host:",
-            ":80",
-            "host:0",
-            "host:65536",
-            "host:+80",
-            "host:080",
-            "host:80x",
-            "host: 80",
-            "2130706433:80",
-            "0x7f.1:80",
-            "0x7f000001:80",
-            "127.1:80",
-            "1.2.3.4.5:80",
-            "0177.0.0.1:80",
-            "::1:80",
-            "[::1%eth0]:80",
-            "[::1:80",
-            "[1.2.3.4]:80",
-            "a..b:80",
-            "-a:80",
-            "a-:80",
-            "a b:80",
-            "é:80",
-            "a/b:80",
-            "user@host:80",
-            "a\0:80",
-            "%31:80",
+            ":",
+            "::",
+            "HTTPS:a:1",
+            "ftp:a:1",
+            "a:0",
+            "a:080",
+            "a:65536",
+            "A",
+            "a.b",
+            "a/b",
+            "a:b:c",
+            "https:a:b:c",
+            "a:é",
         ] {
-            assert!(Target::parse(bad).is_err(), "{bad:?}");
+            assert!(ServiceTarget::parse("default", spec).is_err(), "{spec}");
+        }
+        for namespace in ["", "..", "Default", "a.b", "kube_system"] {
+            assert!(ServiceTarget::parse(namespace, "a").is_err(), "{namespace}");
         }
     }
 }

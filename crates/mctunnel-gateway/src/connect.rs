@@ -1,81 +1,52 @@
-//! The CONNECT gateway: a listener, its clients, and how both end. One client's path is in `connect/client.rs`.
+//! The CONNECT adapter. One client's path is in `connect/client.rs`.
 
-mod accept;
 mod answer;
 mod client;
 mod config;
-mod connections;
 mod head;
-mod open_stream;
 mod refusal;
 mod request;
 
 pub use config::ConnectConfig;
 pub use refusal::Refusal;
 
-use connections::Connections;
+use crate::{Client, HubAdapter};
 use mctunnel_core::{Open, observe::SharedObserver};
 use std::{fmt, sync::Arc};
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
-/// Serves HTTP CONNECT and opens a stream for each request. Dropping it cuts the connections that are left.
-pub struct ConnectGateway<O: Open> {
-    shared: Arc<Shared<O>>,
-}
-
-/// What every connection needs.
-struct Shared<O> {
+/// Serves HTTP CONNECT and opens a stream for each request.
+pub struct ConnectAdapter<O: Open> {
     opener: O,
     config: ConnectConfig,
     observer: SharedObserver,
-    connections: Connections,
 }
 
-impl<O: Open> ConnectGateway<O> {
-    /// A gateway that opens its streams with `opener`.
+impl<O: Open> ConnectAdapter<O> {
+    /// An adapter that opens its streams with `opener`.
     #[must_use]
     pub fn new(opener: O, config: ConnectConfig, observer: SharedObserver) -> Self {
-        let connections = Connections::default();
-        Self { shared: Arc::new(Shared { opener, config, observer, connections }) }
-    }
-
-    /// Accepts clients until `shutdown` is cancelled.
-    ///
-    /// Clients whose connection the system has accepted by then are still served; after that the listener is closed and this
-    /// returns. Connections go on: see [`drained`](Self::drained) and [`cut`](Self::cut). No accept error ends it.
-    pub async fn serve(&self, listener: TcpListener, shutdown: CancellationToken) {
-        accept::accept_clients(&self.shared, listener, &shutdown).await;
-    }
-
-    /// Resolves when no connection is left.
-    pub async fn drained(&self) {
-        self.shared.connections.ended().await;
-    }
-
-    /// Cuts the connections that are left, whatever they are doing. Each is reported as ended with an error.
-    pub fn cut(&self) {
-        self.shared.connections.cut();
-    }
-
-    /// How many connections there are, those included that have not yet asked for anything.
-    #[must_use]
-    pub fn connections(&self) -> usize {
-        self.shared.connections.count()
+        Self { opener, config, observer }
     }
 }
 
-impl<O: Open> Drop for ConnectGateway<O> {
-    fn drop(&mut self) {
-        self.cut();
+impl<O: Open> HubAdapter for ConnectAdapter<O> {
+    fn serve(self: Arc<Self>, client: Client) -> impl Future<Output = ()> + Send {
+        client::serve_client(self, client.socket)
+    }
+
+    fn max_clients(&self) -> usize {
+        self.config.max_connections
+    }
+
+    async fn turn_away(self: Arc<Self>, mut client: Client) {
+        let refusal = Refusal::TooManyConnections { limit: self.config.max_connections };
+        client::observe_refusal(&self, &refusal);
+        Box::pin(answer::refuse(&mut client.socket, &answer::for_refusal(&refusal))).await;
     }
 }
 
-impl<O: Open> fmt::Debug for ConnectGateway<O> {
+impl<O: Open> fmt::Debug for ConnectAdapter<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectGateway")
-            .field("config", &self.shared.config)
-            .field("connections", &self.connections())
-            .finish_non_exhaustive()
+        f.debug_struct("ConnectAdapter").field("config", &self.config).finish_non_exhaustive()
     }
 }

@@ -2,7 +2,13 @@
 //! joins the two.
 //!
 //! It is *not* the hub: it sees tunnels only through the port [`Open`](mctunnel_core::Open), so it can be embedded alone.
-//! The first way in is HTTP CONNECT. It does not authenticate clients yet; listen on loopback.
+//!
+//! | adapter | who comes in |
+//! |---|---|
+//! | [`HttpAdapter`] | HTTP and gRPC clients, `https://hub:8080/<cluster>/...` |
+//! | [`ConnectAdapter`] | programs with a proxy setting, by HTTP CONNECT; it does not authenticate clients, so listen on loopback |
+//! | [`SniAdapter`] | TLS clients by the name they ask for, end to end |
+//! | your own [`HubAdapter`] | any other protocol |
 //!
 //! ```text
 //! client -> gateway   1 authenticate  2 route  3 authorise  4 open  5 splice
@@ -10,12 +16,12 @@
 //!
 //! ```
 //! use mctunnel_core::{Open, Unobserved};
-//! use mctunnel_gateway::{ConnectConfig, ConnectGateway};
+//! use mctunnel_gateway::{ConnectAdapter, ConnectConfig, Gateway};
 //! use std::sync::Arc;
 //! use tokio_util::sync::CancellationToken;
 //!
 //! async fn run(hub: impl Open, stop: CancellationToken) -> std::io::Result<()> {
-//!     let gateway = ConnectGateway::new(hub, ConnectConfig::default(), Arc::new(Unobserved));
+//!     let gateway = Gateway::new(ConnectAdapter::new(hub, ConnectConfig::default(), Arc::new(Unobserved)));
 //!     let listener = tokio::net::TcpListener::bind("127.0.0.1:8081").await?;
 //!     gateway.serve(listener, stop).await; // until `stop` is cancelled
 //!     gateway.drained().await; // until the last client is done
@@ -23,6 +29,16 @@
 //! }
 //! ```
 
+mod accept;
+mod adapter;
 mod connect;
+mod connections;
+mod open_stream;
+mod sni;
 
-pub use connect::{ConnectConfig, ConnectGateway, Refusal};
+pub mod http;
+
+pub use adapter::{Client, Gateway, HubAdapter};
+pub use connect::{ConnectAdapter, ConnectConfig, Refusal};
+pub use http::{HttpAdapter, HttpConfig};
+pub use sni::{SniAdapter, SniConfig};

@@ -8,7 +8,7 @@ use crate::{
 use mctunnel_core::{ClusterName, Happening};
 use mctunnel_identity::AgentIdentity;
 use mctunnel_tunnel::{
-    CloseCode, Drain, DrainReason, Driver, Hello, LinkEnd, Offers, ReadAhead, RefuseCode, Session, Welcome,
+    Aside, CloseCode, Drain, DrainReason, Driver, Hello, LinkEnd, Offers, ReadAhead, RefuseCode, Session, Welcome,
     grpc::{Accepting, Call, ServerLink, Status},
 };
 use std::{
@@ -196,10 +196,16 @@ impl Hub {
                 session.ended().await;
                 tokio::time::sleep(GOODBYE).await;
             };
+            let beside = Aside::new(async {
+                tokio::select! {
+                    () = said_goodbye => {}
+                    () = async { tokio::join!(refusing, stopped); std::future::pending().await } => {}
+                }
+            });
             tokio::select! {
+                biased;
                 ending = &mut driver => ending,
-                () = said_goodbye => session.ended().await,
-                () = async { tokio::join!(refusing, stopped); std::future::pending().await } => session.ended().await,
+                () = beside => session.ended().await,
             }
         };
         self.inner.registry.deactivate(&agent.cluster, leave.generation);

@@ -1,8 +1,8 @@
 //! Step 4 of a request's path: finding the cluster's tunnel and opening a stream on it.
 
 use crate::Hub;
-use mctunnel_core::{Open, OpenError, OpenRequest};
-use mctunnel_tunnel::{Header, OpenFailed, Session, Stream};
+use mctunnel_core::{Open, OpenError, OpenRequest, routing};
+use mctunnel_tunnel::{OpenFailed, Session, Stream};
 use tokio::time::{Instant, timeout_at};
 
 impl Open for Hub {
@@ -48,16 +48,10 @@ impl Hub {
     }
 }
 
-/// The routing metadata of a plain TCP stream.
+/// What stands in the opening frame.
 fn routing(request: &OpenRequest) -> mctunnel_tunnel::Open {
-    let target = &request.destination.target;
     mctunnel_tunnel::Open {
         priority: request.priority,
-        headers: vec![
-            Header::text("x-mctunnel-proto", "tcp"),
-            Header::text("x-mctunnel-cluster", request.destination.cluster.as_str()),
-            Header::text("x-mctunnel-host", &target.host.to_string()),
-            Header::text("x-mctunnel-port", &target.port.to_string()),
-        ],
+        headers: routing::headers_for(&request.protocol, &request.destination),
     }
 }

@@ -68,6 +68,12 @@ impl HubAuthority {
         tls::server(self.ca.clone(), self.server.clone(), key.into())
     }
 
+    /// The TLS configuration for clients of the hub: TLS 1.3 or 1.2, ALPN `h2` and `http/1.1`, no client certificate.
+    pub fn gateway_config(&self) -> Result<Arc<rustls::ServerConfig>, IdentityError> {
+        let key = PrivatePkcs8KeyDer::from(self.server_key.serialize_der());
+        tls::gateway(self.server.clone(), key.into())
+    }
+
     /// Issues a certificate with a new key for the agent of a cluster.
     pub fn issue_agent(&self, cluster: &ClusterName, lifetime: Duration) -> Result<IssuedAgent, IdentityError> {
         issue::agent(&self.issuer, cluster, lifetime, unix_now())

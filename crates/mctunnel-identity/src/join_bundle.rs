@@ -8,7 +8,7 @@ use crate::{
     private_file::{self, GROUP_AND_OTHERS, IfExists},
     tls,
 };
-use mctunnel_core::{ClusterName, Secret, Target};
+use mctunnel_core::{ClusterName, Endpoint, Secret};
 use rustls_pki_types::{PrivateKeyDer, ServerName, pem::PemObject};
 use serde::{Deserialize, Serialize};
 use std::{path::Path, sync::Arc};
@@ -99,7 +99,7 @@ impl JoinBundle {
     }
 
     fn check(&self, now: i64) -> Result<(), IdentityError> {
-        Target::parse(&self.hub).map_err(|e| invalid(format!("'hub': {e}")))?;
+        Endpoint::parse(&self.hub).map_err(|e| invalid(format!("'hub': {e}")))?;
         ServerName::try_from(self.hub_server_name.as_str())
             .map_err(|_| invalid("'hub_server_name': neither a DNS name nor an IP address"))?;
         let certificates =

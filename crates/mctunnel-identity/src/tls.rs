@@ -1,5 +1,5 @@
-//! The two TLS configurations, hub and agent. Both speak TLS 1.3 and `h2` only, and name their crypto provider themselves:
-//! a process-wide default set by somebody else has no say here.
+//! The TLS configurations of hub, agent and gateway. Tunnels speak TLS 1.3 and `h2` only. All name their crypto provider
+//! themselves: a process-wide default set by somebody else has no say here.
 
 use crate::IdentityError;
 use rustls::{
@@ -8,7 +8,7 @@ use rustls::{
     crypto::{CryptoProvider, aws_lc_rs},
     server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier},
     sign::CertifiedKey,
-    version::TLS13,
+    version::{TLS12, TLS13},
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::sync::Arc;
@@ -36,6 +36,22 @@ pub(crate) fn server(
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
+    config.max_early_data_size = 0;
+    Ok(Arc::new(config))
+}
+
+/// The gateway's side: any client may connect; who it is, it says in its requests. HTTP/1.1 and HTTP/2.
+pub(crate) fn gateway(
+    certificate: CertificateDer<'static>,
+    key: PrivateKeyDer<'static>,
+) -> Result<Arc<ServerConfig>, IdentityError> {
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13, &TLS12])
+        .map_err(IdentityError::crypto("offer TLS 1.3 and 1.2"))?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .map_err(IdentityError::crypto("use the hub's certificate"))?;
+    config.alpn_protocols = vec![ALPN.to_vec(), b"http/1.1".to_vec()];
     config.max_early_data_size = 0;
     Ok(Arc::new(config))
 }

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 
 /// Writes below this are copied into a shared tail: a slice of a few bytes must not keep a large buffer alive.
-const SMALL: usize = 2048;
+pub(crate) const SMALL: usize = 2048;
 /// The tail is closed at this size.
 const TAIL: usize = 16 * 1024;
 
@@ -53,7 +53,8 @@ impl ByteQueue {
                 bytes
             }
             Some(front) => front,
-            None => self.tail.split_to(max.min(self.tail.len())).freeze(),
+            None if self.tail.len() <= max => core::mem::take(&mut self.tail).freeze(),
+            None => self.tail.split_to(max).freeze(),
         };
         self.len -= bytes.len();
         if self.len == 0 {

@@ -3,12 +3,12 @@
 use crate::{
     Ending, Link, LinkEnd,
     rounds::Rounds,
-    state::{Shared, Wakes},
+    state::{Shared, State, Wakes},
 };
 use mctunnel_mux::{EndedBy, Moment, ProtocolError};
 use std::{
     fmt,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
 };
@@ -16,9 +16,8 @@ use tokio::time::Sleep;
 
 /// Chunks taken from the link before the writing side gets its turn.
 const RECEIVE_BATCH: usize = 16;
-/// Transmits given to the link before the reading side gets its turn: a fast carrier would otherwise take megabytes while a PING,
-/// or somebody's small request, waits to be read.
-const TRANSMIT_BATCH: usize = 4;
+/// Transmits given to the link, each with a look at what arrived, before other tasks get their turn.
+const TURNS: usize = 4;
 
 /// Drives one tunnel until it ends; poll it in a task of its own. Dropping it ends the tunnel.
 pub struct Driver<L: Link> {
@@ -27,6 +26,10 @@ pub struct Driver<L: Link> {
     timer: Option<(Moment, Pin<Box<Sleep>>)>,
     closing: Option<Ending>,
     rounds: Arc<Rounds>,
+    /// Whether it lets streams that are ready go first, right now.
+    gathering: bool,
+    /// Whether it sent a large payload the last time.
+    busy_with_bulk: bool,
 }
 
 impl<L: Link> fmt::Debug for Driver<L> {
@@ -37,7 +40,8 @@ impl<L: Link> fmt::Debug for Driver<L> {
 
 impl<L: Link> Driver<L> {
     pub(crate) fn new(shared: Arc<Shared>, link: L) -> Self {
-        Self { shared, link, timer: None, closing: None, rounds: Arc::new(Rounds::new()) }
+        let rounds = Arc::new(Rounds::new());
+        Self { shared, link, timer: None, closing: None, rounds, gathering: false, busy_with_bulk: false }
     }
 }
 
@@ -46,14 +50,28 @@ impl<L: Link + Unpin> Future for Driver<L> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ending> {
         let this = self.get_mut();
+        if this.gather(cx) {
+            return Poll::Pending;
+        }
         let rounds = Arc::clone(&this.rounds);
         rounds.poll(cx, |cx| this.poll_round(cx))
     }
 }
 
 impl<L: Link + Unpin> Driver<L> {
+    /// Lets the tasks that are ready run before a small frame is sent, once: what other streams have to say goes out with it, in
+    /// one write. With one stream there is nothing to gather, and with bulk the writes are large already.
+    fn gather(&mut self, cx: &mut Context<'_>) -> bool {
+        if std::mem::take(&mut self.gathering) || self.busy_with_bulk {
+            return false;
+        }
+        let state = self.shared.lock();
+        self.gathering = state.mux.wants_to_transmit() && state.mux.streams() > 1;
+        drop(state);
+        self.gathering && pin!(tokio::task::yield_now()).poll(cx).is_pending()
+    }
+
     fn poll_round(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
-        self.register(cx);
         if self.closing.is_none()
             && let Err(ending) = self.poll_open(cx)
         {
@@ -65,24 +83,44 @@ impl<L: Link + Unpin> Driver<L> {
         }
     }
 
-    /// Streams find the driver's waker in the shared state and take it out; it is put back before each round. The driver may
-    /// have moved to another task since the last one.
-    fn register(&self, cx: &Context<'_>) {
-        let mut state = self.shared.lock();
+    /// Sends, moves bytes and receives in turns, until a turn finds nothing to send. Moving bytes is the dear part: one turn does
+    /// it once, for both directions.
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Result<(), Ending> {
+        self.busy_with_bulk = false;
+        for turn in 0..TURNS {
+            let sent = self.send_next(cx);
+            if turn > 0 && sent == Ok(false) {
+                return self.closed_meanwhile();
+            }
+            // Whoever woke us up to here is served by what follows: the socket by the flush, the clock by a look at it, and
+            // streams by the next turn.
+            self.rounds.caught_up();
+            let flushed = self.link.poll_flush(cx);
+            let received = self.receive(cx);
+            // A CLOSE frame says more than the end of the link behind it, and a status more than a call that cannot be sent on.
+            self.closed_meanwhile()?;
+            received?;
+            sent?;
+            if let Poll::Ready(Err(end)) = flushed {
+                return Err(link_ended(end));
+            }
+            self.watch_the_clock(cx)?;
+        }
+        cx.waker().wake_by_ref();
+        Ok(())
+    }
+
+    /// Whether either side has closed the tunnel.
+    fn closed_meanwhile(&self) -> Result<(), Ending> {
+        self.shared.lock().closing.clone().map_or(Ok(()), Err)
+    }
+
+    /// Streams find the driver's waker in the shared state and take it out; it is put back before each look at what they have
+    /// to send. The driver may have moved to another task since the last one.
+    fn register(state: &mut State, cx: &Context<'_>) {
         if !state.driver.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             state.driver = Some(cx.waker().clone());
         }
-    }
-
-    fn poll_open(&mut self, cx: &mut Context<'_>) -> Result<(), Ending> {
-        let received = self.receive(cx);
-        // A CLOSE frame says more than the end of the link behind it.
-        if let Some(ending) = self.shared.lock().closing.clone() {
-            return Err(ending);
-        }
-        received?;
-        self.watch_the_clock(cx)?;
-        self.transmit(cx)
     }
 
     fn receive(&mut self, cx: &mut Context<'_>) -> Result<(), Ending> {
@@ -108,16 +146,22 @@ impl<L: Link + Unpin> Driver<L> {
             let Some(deadline) = deadline else { return Ok(()) };
             let at = self.shared.instant_of(deadline);
             match &mut self.timer {
-                Some((armed, _)) if *armed == deadline => {}
+                // Every frame that comes puts the deadline off. A timer that rings too early costs less than setting it each time.
+                Some((armed, _)) if *armed <= deadline => {}
                 Some((armed, timer)) => {
                     *armed = deadline;
                     timer.as_mut().reset(at);
                 }
                 None => self.timer = Some((deadline, Box::pin(tokio::time::sleep_until(at)))),
             }
-            let Some((_, timer)) = &mut self.timer else { return Ok(()) };
+            let Some((armed, timer)) = &mut self.timer else { return Ok(()) };
             if timer.as_mut().poll(cx).is_pending() {
                 return Ok(());
+            }
+            if *armed < deadline {
+                *armed = deadline;
+                timer.as_mut().reset(at);
+                continue;
             }
             // The clock of the timer is coarser than ours: it rang, so the deadline has come.
             let now = self.shared.now().max(deadline);
@@ -125,44 +169,40 @@ impl<L: Link + Unpin> Driver<L> {
         }
     }
 
-    fn transmit(&mut self, cx: &mut Context<'_>) -> Result<(), Ending> {
+    /// Hands the next transmit to the link, if there is one and the link has room.
+    fn send_next(&mut self, cx: &mut Context<'_>) -> Result<bool, Ending> {
         let mut wakes = Wakes::default();
-        let result = self.transmit_while_ready(cx, &mut wakes);
+        let mut state = self.shared.lock();
+        Self::register(&mut state, cx);
+        state.wake_if_idle(&mut wakes);
+        let wanted = state.mux.wants_to_transmit();
+        drop(state);
         wakes.wake();
-        result
-    }
-
-    fn transmit_while_ready(&mut self, cx: &mut Context<'_>, wakes: &mut Wakes) -> Result<(), Ending> {
-        for _ in 0..TRANSMIT_BATCH {
-            let mut sent = false;
-            if let Poll::Ready(ready) = self.link.poll_ready(cx) {
-                ready.map_err(link_ended)?;
-                let mut state = self.shared.lock();
-                let transmit = state.mux.poll_transmit();
-                state.dispatch(wakes);
-                state.wake_if_idle(wakes);
-                drop(state);
-                if let Some(transmit) = transmit {
-                    self.link.send(transmit).map_err(link_ended)?;
-                    sent = true;
-                }
-            }
-            match self.link.poll_flush(cx) {
-                Poll::Ready(Err(end)) => return Err(link_ended(end)),
-                // All written: there may be room again.
-                Poll::Ready(Ok(())) if sent => {}
-                Poll::Ready(Ok(())) | Poll::Pending => return Ok(()),
-            }
+        if !wanted {
+            return Ok(false);
         }
-        cx.waker().wake_by_ref();
-        Ok(())
+        let Poll::Ready(ready) = self.link.poll_ready(cx) else { return Ok(false) };
+        ready.map_err(link_ended)?;
+        let mut wakes = Wakes::default();
+        let mut state = self.shared.lock();
+        let transmit = state.mux.poll_transmit();
+        state.dispatch(&mut wakes);
+        state.wake_if_idle(&mut wakes);
+        drop(state);
+        self.busy_with_bulk |= transmit.as_ref().is_some_and(|transmit| !transmit.body.is_empty());
+        let sent = transmit.map(|transmit| self.link.send(transmit).map_err(link_ended)).transpose();
+        wakes.wake();
+        Ok(sent?.is_some())
     }
 
     /// Says goodbye: the CLOSE frame if we have one to send, then the link itself.
     fn poll_closing(&mut self, cx: &mut Context<'_>, ending: Ending) -> Poll<Ending> {
         self.publish(&ending);
-        if ending.by == EndedBy::Local && self.transmit(cx).is_ok() && self.link.poll_flush(cx).is_pending() {
-            return Poll::Pending;
+        if ending.by == EndedBy::Local {
+            while let Ok(true) = self.send_next(cx) {}
+            if self.link.poll_flush(cx).is_pending() {
+                return Poll::Pending;
+            }
         }
         if ending.by != EndedBy::Tunnel && self.link.poll_close(cx, &ending.message).is_pending() {
             return Poll::Pending;

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue};
 use mctunnel_mux::Transmit;
 use std::{
     io::IoSlice,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 
 mod client;
@@ -60,6 +60,9 @@ impl Buf for Piece {
 }
 
 /// The two directions of the call, once it is open: the part both ends share.
+///
+/// HTTP/2 has news for it only while the connection is polled, and after that both directions are asked anyway; so nobody is to be
+/// woken for them.
 #[derive(Debug)]
 struct Duplex {
     send: SendStream<Piece>,
@@ -67,9 +70,9 @@ struct Duplex {
 }
 
 impl Duplex {
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, LinkEnd>> {
+    fn poll_receive(&mut self) -> Poll<Result<Bytes, LinkEnd>> {
         loop {
-            match ready!(self.receive.poll_data(cx)) {
+            match ready!(self.receive.poll_data(&mut nobody())) {
                 Some(Ok(bytes)) => {
                     let given_back = self.receive.flow_control().release_capacity(bytes.len());
                     given_back.map_err(|error| broken(&error))?;
@@ -78,27 +81,27 @@ impl Duplex {
                     }
                 }
                 Some(Err(error)) => return Poll::Ready(Err(broken(&error))),
-                None => return self.poll_trailers(cx).map(Err),
+                None => return self.poll_trailers().map(Err),
             }
         }
     }
 
     /// The call ended: the trailers say why.
-    fn poll_trailers(&mut self, cx: &mut Context<'_>) -> Poll<LinkEnd> {
-        Poll::Ready(match ready!(self.receive.poll_trailers(cx)) {
+    fn poll_trailers(&mut self) -> Poll<LinkEnd> {
+        Poll::Ready(match ready!(self.receive.poll_trailers(&mut nobody())) {
             Ok(Some(trailers)) => status_of(&trailers),
             Ok(None) => LinkEnd::Broken("the call ended without a status".into()),
             Err(error) => broken(&error),
         })
     }
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+    fn poll_ready(&mut self) -> Poll<Result<(), LinkEnd>> {
         self.send.reserve_capacity(SEND_BUFFER);
         loop {
             if self.send.capacity() > 0 {
                 return Poll::Ready(Ok(()));
             }
-            match ready!(self.send.poll_capacity(cx)) {
+            match ready!(self.send.poll_capacity(&mut nobody())) {
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Poll::Ready(Err(broken(&error))),
                 None => return Poll::Ready(Err(LinkEnd::Broken("the call was closed".into()))),
@@ -110,6 +113,11 @@ impl Duplex {
         let piece = Piece { head: transmit.head, body: transmit.body };
         self.send.send_data(piece, false).map_err(|error| broken(&error))
     }
+}
+
+/// Nobody to wake.
+fn nobody() -> Context<'static> {
+    Context::from_waker(Waker::noop())
 }
 
 /// What a `grpc-status` says about the end of the call.

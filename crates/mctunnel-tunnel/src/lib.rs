@@ -7,6 +7,7 @@
 
 pub mod grpc;
 
+mod aside;
 mod driver;
 mod ending;
 mod link;
@@ -17,6 +18,7 @@ mod socket;
 mod state;
 mod stream;
 
+pub use aside::Aside;
 pub use driver::Driver;
 pub use ending::{Ending, OpenFailed};
 pub use link::{ByteLink, Link, LinkEnd};

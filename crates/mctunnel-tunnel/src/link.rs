@@ -12,8 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// One established connection between two ends of a tunnel: an ordered, reliable stream of bytes each way.
 ///
-/// Obligations: 1. every method is called from one task only; 2. after `Pending` the task is woken when progress is possible;
-/// 3. bytes given to `send` arrive in order or the link ends with an error at both ends; 4. `poll_ready` limits what is queued
+/// Obligations: 1. every method is called from one task only; 2. `poll_flush` is called each time the task was woken, and
+/// `poll_receive` until it is `Pending` after each `poll_flush`: a link may move the bytes of both directions in `poll_flush` alone;
+/// 3. after `Pending` the task is woken when progress is possible; 4. bytes given to `send` arrive in order or the link ends with an error at both ends; 5. `poll_ready` limits what is queued
 /// inside the link, so that the scheduler decides late.
 pub trait Link: Send + 'static {
     /// Gives the next bytes that arrived, or how the link ended.
@@ -25,7 +26,7 @@ pub trait Link: Send + 'static {
     /// Queues bytes; called after `poll_ready` only.
     fn send(&mut self, transmit: Transmit) -> Result<(), LinkEnd>;
 
-    /// Writes what is queued. `Ready` when all of it is on its way.
+    /// Moves bytes: writes what is queued, and takes in what arrived if the link does so by itself. `Ready` when what is queued is on its way.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>>;
 
     /// Ends the link after what is queued, telling the other side `reason` if the carrier can.

@@ -2,12 +2,14 @@
 //!
 //! rustls reads 4 KiB at a time; a 16 KiB record would cost five system calls. The buffer exists only while it holds bytes.
 
+use bytes::{Buf, BufMut, BytesMut};
 use std::{
     io::{self, IoSlice},
     pin::Pin,
     task::{Context, Poll, ready},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_util::io::poll_read_buf;
 
 /// One system call fetches up to this.
 const SIZE: usize = 128 * 1024;
@@ -18,15 +20,14 @@ const SMALL: usize = 8 * 1024;
 #[derive(Debug)]
 pub struct ReadAhead<IO> {
     io: IO,
-    buffer: Vec<u8>,
-    start: usize,
+    buffer: BytesMut,
     next: usize,
 }
 
 impl<IO> ReadAhead<IO> {
     /// Wraps the socket.
     pub fn new(io: IO) -> Self {
-        Self { io, buffer: Vec::new(), start: 0, next: SMALL }
+        Self { io, buffer: BytesMut::new(), next: SMALL }
     }
 
     /// The socket inside.
@@ -38,19 +39,17 @@ impl<IO> ReadAhead<IO> {
 impl<IO: AsyncRead + Unpin> AsyncRead for ReadAhead<IO> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.start == this.buffer.len() {
+        if this.buffer.is_empty() {
             if out.remaining() >= SIZE {
                 return Pin::new(&mut this.io).poll_read(cx, out);
             }
             ready!(this.fill(cx))?;
         }
-        let have = this.buffer.get(this.start..).unwrap_or_default();
-        let taken = have.len().min(out.remaining());
-        out.put_slice(have.get(..taken).unwrap_or_default());
-        this.start += taken;
-        if this.start == this.buffer.len() && this.next == SMALL {
-            this.buffer = Vec::new();
-            this.start = 0;
+        let taken = this.buffer.len().min(out.remaining());
+        out.put_slice(this.buffer.get(..taken).unwrap_or_default());
+        this.buffer.advance(taken);
+        if this.buffer.is_empty() && this.next == SMALL {
+            this.buffer = BytesMut::new();
         }
         Poll::Ready(Ok(()))
     }
@@ -58,24 +57,29 @@ impl<IO: AsyncRead + Unpin> AsyncRead for ReadAhead<IO> {
 
 impl<IO: AsyncRead + Unpin> ReadAhead<IO> {
     fn fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.buffer.resize(self.next, 0);
-        let mut read = ReadBuf::new(&mut self.buffer);
-        let result = Pin::new(&mut self.io).poll_read(cx, &mut read);
-        let filled = read.filled().len();
-        self.buffer.truncate(filled);
-        self.start = 0;
-        match result {
-            Poll::Ready(Ok(())) => {
+        self.buffer.clear();
+        self.buffer.reserve(self.next);
+        let mut limited = (&mut self.buffer).limit(self.next);
+        match poll_read_buf(Pin::new(&mut self.io), cx, &mut limited) {
+            Poll::Ready(Ok(filled)) => {
                 self.next = if filled >= SMALL { SIZE } else { SMALL };
                 Poll::Ready(Ok(()))
             }
             // Nothing to read: an idle tunnel keeps no buffer.
-            other @ (Poll::Ready(Err(_)) | Poll::Pending) => {
-                self.buffer = Vec::new();
-                self.next = SMALL;
-                other
+            Poll::Ready(Err(error)) => {
+                self.forget();
+                Poll::Ready(Err(error))
+            }
+            Poll::Pending => {
+                self.forget();
+                Poll::Pending
             }
         }
+    }
+
+    fn forget(&mut self) {
+        self.buffer = BytesMut::new();
+        self.next = SMALL;
     }
 }
 

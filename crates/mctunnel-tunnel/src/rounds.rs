@@ -55,6 +55,11 @@ impl Rounds {
         Poll::Pending
     }
 
+    /// Called during a poll by one who is about to do all that the wake-ups so far can have meant.
+    pub(crate) fn caught_up(&self) {
+        self.shared.woken.store(false, Ordering::SeqCst);
+    }
+
     fn remember(&self, waker: &Waker) {
         let mut task = self.shared.task.lock();
         if !task.as_ref().is_some_and(|known| known.will_wake(waker)) {

@@ -85,17 +85,24 @@ pub(crate) struct Waiting {
     pub(crate) answer: Option<Box<Result<(), OpenFailed>>>,
 }
 
-/// Wakers to be woken once the lock is released.
+/// Wakers to be woken once the lock is released. Most often there is one, which needs no list.
 #[derive(Default)]
-pub(crate) struct Wakes(Vec<Waker>);
+pub(crate) struct Wakes {
+    first: Option<Waker>,
+    rest: Vec<Waker>,
+}
 
 impl Wakes {
     pub(crate) fn add(&mut self, waker: Option<Waker>) {
-        self.0.extend(waker);
+        if self.first.is_none() {
+            self.first = waker;
+        } else {
+            self.rest.extend(waker);
+        }
     }
 
     pub(crate) fn wake(self) {
-        self.0.into_iter().for_each(Waker::wake);
+        self.first.into_iter().chain(self.rest).for_each(Waker::wake);
     }
 }
 

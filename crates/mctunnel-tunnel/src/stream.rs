@@ -159,6 +159,17 @@ impl ByteStream for Stream {
         self.poll_write_now(cx, bytes)
     }
 
+    fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.shared.lock();
+        if self.shared.ended.get().is_some() || state.mux.is_flushed(self.id).is_err() {
+            return Poll::Ready(());
+        }
+        if let Some(waiting) = state.waiting.get_mut(&self.id) {
+            waiting.writer = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
     fn abort(&mut self) {
         self.reset(ResetCode::Broken);
     }

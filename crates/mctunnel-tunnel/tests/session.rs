@@ -4,10 +4,19 @@
 use bytes::Bytes;
 use mctunnel_core::ByteStream;
 use mctunnel_tunnel::{
-    ByteLink, CloseCode, Config, Drain, DrainReason, EndedBy, Header, Hello, Link, Offers, Open, OpenFailed,
-    RefuseCode, Session, Stream, Welcome, grpc,
+    ByteLink, CloseCode, Config, Drain, DrainReason, EndedBy, Header, Hello, Link, LinkEnd, Offers, Open, OpenFailed,
+    RefuseCode, Session, Stream, Transmit, Welcome, grpc,
 };
-use std::{future::poll_fn, io::ErrorKind, time::Duration};
+use std::{
+    future::poll_fn,
+    io::ErrorKind,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
     task::JoinSet,
@@ -316,4 +325,59 @@ async fn buffers_pass_whole() {
         }
     };
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+/// Counts what is given to the link.
+struct Counted<L>(L, Arc<AtomicUsize>);
+
+impl<L: Link> Link for Counted<L> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, LinkEnd>> {
+        self.0.poll_receive(cx)
+    }
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+        self.0.poll_ready(cx)
+    }
+    fn send(&mut self, transmit: Transmit) -> Result<(), LinkEnd> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.send(transmit)
+    }
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+        self.0.poll_flush(cx)
+    }
+    fn poll_close(&mut self, cx: &mut Context<'_>, reason: &str) -> Poll<()> {
+        self.0.poll_close(cx, reason)
+    }
+}
+
+/// One worker, because there a task that was just woken runs before those that wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_streams_say_at_the_same_time_goes_out_together() {
+    const STREAMS: usize = 8;
+    let mut outer = JoinSet::new();
+    outer.spawn(async {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let (a, b) = tokio::io::duplex(64 * 1024);
+        let mut tunnel = greet(ByteLink::new(a), Counted(ByteLink::new(b), Arc::clone(&sent))).await;
+        let (mut near, mut far) = (Vec::new(), Vec::new());
+        for _ in 0..STREAMS {
+            let (a, b) = pair(&tunnel.hub, &mut tunnel.agent_offers).await;
+            near.push(a);
+            far.push(b);
+        }
+        let before = sent.load(Ordering::SeqCst);
+        let mut writers = JoinSet::new();
+        for mut stream in near {
+            writers.spawn(async move {
+                stream.write_all(b"!").await.unwrap();
+                stream
+            });
+        }
+        for mut stream in far {
+            assert_eq!(stream.read_u8().await.unwrap(), b'!');
+        }
+        let writes = sent.load(Ordering::SeqCst) - before;
+        assert!(writes <= STREAMS / 2, "{STREAMS} small writes went out in {writes} pieces");
+        writers.join_all().await;
+    });
+    outer.join_next().await.unwrap().unwrap();
 }

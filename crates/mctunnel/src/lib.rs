@@ -4,14 +4,14 @@
 //! clients in and asks the hub to open streams. Each role is a crate that can be embedded alone.
 //!
 //! ```text
-//! client -> ConnectGateway -> Hub  <== one gRPC stream, dialled by the agent ==  Agent -> target
+//! client -> Gateway -> Hub  <== one gRPC stream, dialled by the agent ==  Agent -> target
 //! ```
 //!
 //! # A hub, an agent and a stream, in one process
 //!
 //! ```
 //! use mctunnel::{
-//!     Agent, AllowList, ClusterFiles, ClusterName, Destination, Hub, HubAuthority, JoinBundle, Open, OpenRequest, Target,
+//!     Agent, AllowList, ClusterFiles, ClusterName, Destination, Hub, HubAuthority, JoinBundle, Open, OpenRequest, Endpoint,
 //! };
 //! use std::{sync::Arc, time::Duration};
 //! use tokio::{
@@ -52,7 +52,7 @@
 //! let agent = Agent::builder(&bundle).allow(allow).build()?;
 //!
 //! // A stream from the hub to the target; it waits until the agent is there.
-//! let mut request = OpenRequest::new(Destination { cluster, target: Target::parse(&target_address.to_string())? });
+//! let mut request = OpenRequest::new(Destination { cluster, target: Endpoint::parse(&target_address.to_string())?.into() });
 //! request.wait_for_tunnel = Duration::from_secs(10);
 //! let exchange = async {
 //!     let (stream, served) = tokio::join!(hub.open(request), target.accept());
@@ -90,12 +90,20 @@ pub use mctunnel_agent as agent;
 /// The role that lets clients in: [`mctunnel_gateway`].
 pub use mctunnel_gateway as gateway;
 
-pub use mctunnel_agent::{Agent, allow::AllowList, proxy::ProxySettings};
-pub use mctunnel_core::{
-    ByteStream, ClusterName, Clusters, Destination, ErrorCode, Happening, Host, Observe, Open, OpenError, OpenRequest,
-    Priority, Secret, Target,
+/// What an agent knows of its Kubernetes cluster: [`mctunnel_kube`].
+pub use mctunnel_kube as kube;
+
+pub use mctunnel_agent::{
+    Agent, Offered, ProxyAdapter, ServiceProxy, allow::AllowList, pinned::PinnedTargets, proxy::ProxySettings,
+    service_proxy::ServiceProxyConfig,
 };
-pub use mctunnel_gateway::{ConnectConfig, ConnectGateway};
+pub use mctunnel_core::{
+    ByteStream, ClusterName, Clusters, Destination, Endpoint, ErrorCode, Happening, Host, Observe, Open, OpenError,
+    OpenRequest, Priority, Protocol, Scheme, Secret, ServicePort, ServiceTarget, Target,
+};
+pub use mctunnel_gateway::{
+    Client, ConnectAdapter, ConnectConfig, Gateway, HttpAdapter, HttpConfig, HubAdapter, SniAdapter, SniConfig,
+};
 pub use mctunnel_hub::Hub;
 pub use mctunnel_identity::{ClusterFiles, HubAuthority, IdentityError, JoinBundle};
 pub use mctunnel_tunnel::{Session, Stream};

@@ -1,7 +1,7 @@
 //! One rule of the allow-list: its grammar and its errors. It does not decide alone (that is `allow.rs`).
 
 use ipnet::{IpNet, Ipv4Net};
-use mctunnel_core::{ErrorCode, Host, target::parse_port};
+use mctunnel_core::{ErrorCode, Host, endpoint::parse_port};
 use std::{fmt, net::IpAddr, ops::RangeInclusive, sync::Arc};
 
 /// `tcp://HOST:PORTS`, parsed.

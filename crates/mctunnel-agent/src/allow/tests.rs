@@ -6,8 +6,8 @@ fn list(rules: &[&str]) -> AllowList {
     AllowList::parse(rules).expect("rules of a test are good")
 }
 
-fn target(text: &str) -> Target {
-    Target::parse(text).expect("targets of a test are good")
+fn target(text: &str) -> Endpoint {
+    Endpoint::parse(text).expect("targets of a test are good")
 }
 
 /// Whether the target may be dialled at the address: both checks, as `dial` makes them.

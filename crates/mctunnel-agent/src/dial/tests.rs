@@ -56,7 +56,7 @@ fn refusing_port() -> (TcpSocket, u16) {
 }
 
 async fn dial_with(to: &str, rules: &[&str], resolver: &dyn Resolve) -> Result<TcpStream, DialRefusal> {
-    let target = Target::parse(to).expect("a target");
+    let target = Endpoint::parse(to).expect("a target");
     let allow = AllowList::parse(rules).expect("rules");
     dial(&target, &allow, DIAL_TIMEOUT, resolver).await
 }
@@ -169,7 +169,7 @@ async fn targets_that_do_not_answer_end_at_the_timeout() {
     let allow = AllowList::parse([format!("tcp://127.0.0.0/8:{port}")]).expect("rules");
     let answers = Answers::new(&[&["127.0.0.1", "127.0.0.2"]]);
     for to in [format!("127.0.0.1:{port}"), format!("db:{port}")] {
-        let target = Target::parse(&to).expect("a target");
+        let target = Endpoint::parse(&to).expect("a target");
         let result = dial(&target, &allow, Duration::from_millis(50), &answers).await;
         refused(result, RefuseCode::TargetTimeout, &[&to, "127.0.0.1", "50ms"]);
     }

@@ -1,7 +1,7 @@
 //! The rules of `NO_PROXY`: which hosts are reached directly.
 
 use ipnet::IpNet;
-use mctunnel_core::{Host, target::parse_port};
+use mctunnel_core::{Host, endpoint::parse_port};
 use std::net::IpAddr;
 
 /// A parsed `NO_PROXY`.

@@ -55,6 +55,11 @@ pub(crate) struct HubSettings {
     pub(crate) data_dir: PathBuf,
     pub(crate) tunnel_listen: SocketAddr,
     pub(crate) gateway_listen: Option<SocketAddr>,
+    pub(crate) sni_listen: Option<SocketAddr>,
+    pub(crate) sni_suffix: String,
+    pub(crate) gateway_plain: bool,
+    pub(crate) gateway_wait: Duration,
+    pub(crate) server_timing: bool,
     pub(crate) connect_listen: Option<SocketAddr>,
     pub(crate) admin_listen: Option<SocketAddr>,
     pub(crate) hub_names: Vec<String>,
@@ -77,6 +82,11 @@ impl HubSettings {
             data_dir: effective.required("data_dir")?.into(),
             tunnel_listen,
             gateway_listen: effective.listen("gateway_listen")?,
+            sni_listen: effective.listen("sni_listen")?,
+            sni_suffix: effective.required("sni_suffix")?.to_owned(),
+            gateway_plain: effective.switch("gateway_plain")?,
+            gateway_wait: effective.duration("gateway_wait")?,
+            server_timing: effective.switch("server_timing")?,
             connect_listen,
             admin_listen: effective.listen("admin_listen")?,
             hub_names: effective.texts("hub_name").to_vec(),
@@ -96,6 +106,52 @@ pub(crate) struct AgentSettings {
     pub(crate) allow: AllowList,
     pub(crate) admin_listen: Option<SocketAddr>,
     pub(crate) proxy: ProxySettings,
+    pub(crate) cluster: ClusterSettings,
+}
+
+/// What an agent is told about its cluster.
+#[derive(Debug)]
+pub(crate) struct ClusterSettings {
+    pub(crate) allow_services: Vec<String>,
+    pub(crate) allow_service_file: Option<PathBuf>,
+    pub(crate) kubeconfig: Option<PathBuf>,
+    pub(crate) kube_context: Option<String>,
+    pub(crate) kube_api: Option<String>,
+    pub(crate) kube_api_ca: Option<PathBuf>,
+    pub(crate) deny_kube_api: bool,
+    pub(crate) pin_services: Vec<String>,
+    pub(crate) service_ca: Option<PathBuf>,
+    pub(crate) insecure_services: Vec<String>,
+    pub(crate) zone: Option<String>,
+    pub(crate) allow_external_names: bool,
+}
+
+impl ClusterSettings {
+    /// Whether nothing in the cluster can be reached by these.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.allow_services.is_empty()
+            && self.allow_service_file.is_none()
+            && self.kubeconfig.is_none()
+            && self.kube_api.is_none()
+    }
+
+    fn read(effective: &Effective) -> Result<Self, ConfigError> {
+        let text = |key| effective.text(key).map(str::to_owned);
+        Ok(Self {
+            allow_services: effective.texts("allow_service").to_vec(),
+            allow_service_file: effective.path("allow_service_file"),
+            kubeconfig: effective.path("kubeconfig"),
+            kube_context: text("kube_context"),
+            kube_api: text("kube_api"),
+            kube_api_ca: effective.path("kube_api_ca"),
+            deny_kube_api: effective.switch("deny_kube_api")?,
+            pin_services: effective.texts("pin_service").to_vec(),
+            service_ca: effective.path("service_ca"),
+            insecure_services: effective.texts("insecure_service").to_vec(),
+            zone: text("zone"),
+            allow_external_names: effective.switch("allow_external_names")?,
+        })
+    }
 }
 
 impl AgentSettings {
@@ -111,6 +167,7 @@ impl AgentSettings {
             allow: AllowList::parse(effective.texts("allow"))?,
             admin_listen: effective.listen("admin_listen")?,
             proxy: ProxySettings::parse(effective.text("https_proxy"), effective.text("no_proxy"))?,
+            cluster: ClusterSettings::read(effective)?,
         };
         Ok((ProcessSettings::read(effective)?, settings))
     }

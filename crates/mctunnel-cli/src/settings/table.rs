@@ -106,8 +106,28 @@ const HUB: &[Setting] = &[
         "gateway_listen",
         "ADDR",
         Some("0.0.0.0:8080"),
-        "Where the path gateway will listen. Not part of this version: nothing is bound",
+        "Where HTTP and gRPC clients come in, as https://HUB:8080/CLUSTER/..., or 'off'",
     ),
+    one(
+        "sni_listen",
+        "ADDR",
+        Some("off"),
+        "Where TLS clients come in that are passed through to a kube-apiserver by the name they ask for, or 'off'",
+    ),
+    one(
+        "sni_suffix",
+        "NAME",
+        Some("mctunnel"),
+        "What follows the cluster in such a name, as in CLUSTER.hub.example.com",
+    ),
+    switch("gateway_plain", "Serve the gateway without TLS, behind a proxy that has it"),
+    one(
+        "gateway_wait",
+        "TIME",
+        Some("5s"),
+        "How long a request at the gateway waits for a cluster whose agent is just reconnecting, before it gets 503",
+    ),
+    switch("server_timing", "Tell clients the time of each hop, in the header server-timing"),
     one(
         "connect_listen",
         "ADDR",
@@ -120,7 +140,7 @@ const HUB: &[Setting] = &[
         "tunnel_wait",
         "TIME",
         Some("0s"),
-        "How long a client's request waits for a cluster that has no tunnel right now, before it gets 503",
+        "How long a CONNECT waits for a cluster that has no tunnel right now, before it gets 503",
     ),
     switch("reuse_port", "Share the listening ports with another hub on this machine, to hand over without a gap"),
     switch(
@@ -138,6 +158,48 @@ const AGENT: &[Setting] = &[
         "RULE",
         "A target that may be dialled, as tcp://HOST:PORTS; may be given many times. Without it every target is refused",
     ),
+    many(
+        "allow_service",
+        "RULE",
+        "A service that may be reached, as NAMESPACE/NAME[:PORT] or NAMESPACE/*; may be given many times. Without it none is",
+    ),
+    one(
+        "allow_service_file",
+        "FILE",
+        None,
+        "A YAML file with further such rules under 'services:'; watched for changes",
+    ),
+    Setting {
+        also: &["KUBECONFIG"],
+        ..one(
+            "kubeconfig",
+            "FILE",
+            None,
+            "Where the kube-apiserver is and how the agent watches endpoints; in a pod, its service account is used without it",
+        )
+    },
+    one("kube_context", "NAME", None, "The context of the kubeconfig to use, instead of the current one"),
+    one(
+        "kube_api",
+        "URL",
+        None,
+        "Where the kube-apiserver is, as http[s]://ADDRESS:PORT, for clusters without credentials",
+    ),
+    one("kube_api_ca", "FILE", None, "Who signed the certificate of --kube-api, as PEM"),
+    switch("deny_kube_api", "Do not let streams reach the kube-apiserver, only services"),
+    many(
+        "pin_service",
+        "PIN",
+        "Where a service is, as NAMESPACE/NAME[:PORT]=ADDRESS:PORT, before Kubernetes is asked; may be given many times",
+    ),
+    one("service_ca", "FILE", None, "Who signs the certificates of services, as PEM; else the cluster's own CA"),
+    many(
+        "insecure_service",
+        "SERVICE",
+        "A service whose certificate is not checked, as NAMESPACE/NAME; may be given many times",
+    ),
+    one("zone", "ZONE", None, "The zone the agent runs in: endpoints that Kubernetes meant for it are preferred"),
+    switch("allow_external_names", "Let services of type ExternalName lead out of the cluster"),
     one("data_dir", "DIR", None, "For what an agent keeps between starts. This version keeps nothing"),
     one("admin_listen", "ADDR", Some("off"), "Where /metrics, /healthz and /readyz are, or 'off'"),
     Setting {

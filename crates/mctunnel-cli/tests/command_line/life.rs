@@ -11,8 +11,7 @@ use std::{
 fn a_hub_says_where_it_serves_and_ends_on_a_signal() {
     let mut hub = Hub::start(&[]);
     assert_eq!((&hub.ready["role"], &hub.ready["pid"]), (&"hub".into(), &hub.role.pid().into()));
-    assert_eq!(hub.ready["gateway"], Value::Null);
-    for listener in ["tunnel", "connect", "admin"] {
+    for listener in ["tunnel", "gateway", "connect", "admin"] {
         assert!(TcpStream::connect(hub.address(listener)).is_ok(), "{listener}");
     }
     hub.role.signal("TERM");
@@ -22,10 +21,7 @@ fn a_hub_says_where_it_serves_and_ends_on_a_signal() {
         let line: Value = serde_json::from_str(line).expect("one JSON object per line");
         assert!(line["level"].is_string() && line["message"].is_string(), "{line}");
     }
-    assert!(
-        log.contains(hub.address("tunnel")) && log.contains("The path gateway is not part of this version"),
-        "{log}"
-    );
+    assert!(log.contains(hub.address("tunnel")) && log.contains("The gateway does not authenticate clients"), "{log}");
 }
 
 #[test]

@@ -116,7 +116,7 @@ impl Hub {
         let dir = tempfile::tempdir().expect("a directory");
         let data_dir = dir.path().join("data");
         let mut arguments = vec!["hub", "--data-dir", data_dir.to_str().expect("UTF-8")];
-        for listener in ["--tunnel-listen", "--connect-listen", "--admin-listen"] {
+        for listener in ["--tunnel-listen", "--gateway-listen", "--connect-listen", "--admin-listen"] {
             arguments.extend([listener, "127.0.0.1:0"]);
         }
         arguments.extend(more);

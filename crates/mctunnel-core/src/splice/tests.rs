@@ -23,6 +23,10 @@ impl ByteStream for Answered {
     fn poll_write_bytes(&mut self, _: &mut Context<'_>, _: &mut Bytes) -> Poll<io::Result<()>> {
         Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
     }
+    fn poll_cut(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+
     fn abort(&mut self) {}
 }
 

@@ -1,11 +1,11 @@
 //! One client, from its first byte to its last: steps 1 to 5 of a request's path.
 
 use super::{
-    Refusal, Shared, answer,
+    ConnectAdapter, Refusal, answer,
     head::{Head, read_head},
-    open_stream::OpenStream,
     request,
 };
+use crate::open_stream::OpenStream;
 use bytes::Bytes;
 use mctunnel_core::{ByteStream, Destination, Happening, Open, OpenError, OpenRequest, splice::splice};
 use std::{sync::Arc, time::Duration};
@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-pub(super) async fn serve_client<O: Open>(shared: Arc<Shared<O>>, mut socket: TcpStream) {
+pub(super) async fn serve_client<O: Open>(shared: Arc<ConnectAdapter<O>>, mut socket: TcpStream) {
     // Boxed: what opening needs is given back before the splice, which may last for days.
     let Some((stream, open)) = Box::pin(establish(&shared, &mut socket)).await else {
         return;
@@ -27,7 +27,7 @@ pub(super) async fn serve_client<O: Open>(shared: Arc<Shared<O>>, mut socket: Tc
 }
 
 /// Steps 1 to 4. `None` when there is nothing to splice; the client has its answer then.
-async fn establish<O: Open>(shared: &Shared<O>, socket: &mut TcpStream) -> Option<(O::Stream, OpenStream)> {
+async fn establish<O: Open>(shared: &ConnectAdapter<O>, socket: &mut TcpStream) -> Option<(O::Stream, OpenStream)> {
     // 1 authenticate: nobody yet, which is why the listener belongs on loopback
     // 2 route
     let (destination, first_bytes) = match receive(shared, socket).await {
@@ -74,7 +74,10 @@ async fn establish<O: Open>(shared: &Shared<O>, socket: &mut TcpStream) -> Optio
 }
 
 /// Reads and routes the request. `Ok(None)` when the client left before it asked for anything.
-async fn receive<O: Open>(shared: &Shared<O>, socket: &mut TcpStream) -> Result<Option<(Destination, Bytes)>, Refusal> {
+async fn receive<O: Open>(
+    shared: &ConnectAdapter<O>,
+    socket: &mut TcpStream,
+) -> Result<Option<(Destination, Bytes)>, Refusal> {
     let config = &shared.config;
     let read = timeout(config.head_timeout, read_head(socket, config.max_head_bytes));
     let Some(Head { text, rest }) = read.await.unwrap_or(Err(Refusal::SlowHead))? else {
@@ -85,7 +88,7 @@ async fn receive<O: Open>(shared: &Shared<O>, socket: &mut TcpStream) -> Result<
 }
 
 async fn open<O: Open>(
-    shared: &Shared<O>,
+    shared: &ConnectAdapter<O>,
     destination: Destination,
     first_bytes: Bytes,
 ) -> Result<O::Stream, OpenError> {
@@ -112,12 +115,12 @@ async fn gone(socket: &TcpStream) {
 }
 
 /// Reports a request that the gateway itself refused.
-pub(super) fn observe_refusal<O: Open>(shared: &Shared<O>, refusal: &Refusal) {
+pub(super) fn observe_refusal<O: Open>(shared: &ConnectAdapter<O>, refusal: &Refusal) {
     observe_refusal_of(shared, None, refusal.code().code, refusal);
 }
 
 fn observe_refusal_of<O: Open>(
-    shared: &Shared<O>,
+    shared: &ConnectAdapter<O>,
     destination: Option<&Destination>,
     code: &'static str,
     reason: &dyn std::fmt::Display,

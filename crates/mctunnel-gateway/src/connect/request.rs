@@ -1,8 +1,11 @@
 //! Routes a request: from the head's text to the destination, once and strictly. Pure.
 
 use super::Refusal;
-use mctunnel_core::{ClusterName, Destination, Host, Target};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use mctunnel_core::{ClusterName, Destination, Endpoint, Host, Target};
 
+/// The port under which a kube-apiserver goes here, whatever it has in its cluster.
+const KUBE_API_PORT: u16 = 443;
 /// The header that names the cluster.
 const CLUSTER_HEADER: &str = "x-mctunnel-cluster";
 /// More than any client has reason to send.
@@ -10,8 +13,9 @@ const MAX_HEADERS: usize = 64;
 
 /// The destination that a complete head asks for.
 ///
-/// The cluster comes from the header `x-mctunnel-cluster`, or from a destination that ends in `.CLUSTER` and `suffix`. If both
-/// are there they must agree.
+/// The cluster comes from the header `x-mctunnel-cluster`, from the user in `Proxy-Authorization`, or from a destination that
+/// ends in `.CLUSTER` and `suffix`. If there are several they must agree. A destination that is nothing but `CLUSTER` and
+/// `suffix` is the cluster's kube-apiserver.
 pub(super) fn route(head: &[u8], suffix: &str) -> Result<Destination, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -28,7 +32,7 @@ pub(super) fn route(head: &[u8], suffix: &str) -> Result<Destination, Refusal> {
     let target = parse_target(text)?;
     let (from_target, target) = match split_cluster(text, &target, suffix)? {
         Some((cluster, target)) => (Some(cluster), target),
-        None => (None, target),
+        None => (None, target.into()),
     };
     let cluster = match (from_header, from_target) {
         (Some(one), Some(other)) if one != other => return Err(Refusal::TwoClusters),
@@ -62,6 +66,11 @@ fn check_headers(headers: &[httparse::Header<'_>]) -> Result<Option<ClusterName>
             if cluster.replace(named.clone()).is_some_and(|before| before != named) {
                 return Err(Refusal::TwoClusters);
             }
+        } else if is("proxy-authorization") {
+            let named = proxy_user(header.value).ok_or(Refusal::BadCluster)?;
+            if cluster.replace(named.clone()).is_some_and(|before| before != named) {
+                return Err(Refusal::TwoClusters);
+            }
         } else if is("host") {
             hosts += 1;
         } else if is("transfer-encoding") || (is("content-length") && header.value != b"0") {
@@ -74,7 +83,15 @@ fn check_headers(headers: &[httparse::Header<'_>]) -> Result<Option<ClusterName>
     Ok(cluster)
 }
 
-fn parse_target(text: &str) -> Result<Target, Refusal> {
+/// The user of HTTP's basic authentication, as clients send it for `http://CLUSTER:PASSWORD@HUB:8081`.
+fn proxy_user(value: &[u8]) -> Option<ClusterName> {
+    let (scheme, encoded) = str::from_utf8(value).ok()?.split_once(' ')?;
+    let decoded = scheme.eq_ignore_ascii_case("basic").then(|| STANDARD.decode(encoded.trim()).ok())??;
+    let (user, _) = str::from_utf8(&decoded).ok()?.split_once(':')?;
+    ClusterName::parse(user).ok()
+}
+
+fn parse_target(text: &str) -> Result<Endpoint, Refusal> {
     let reason = if text.contains("://") {
         "it has a scheme"
     } else if text.contains('@') {
@@ -82,7 +99,7 @@ fn parse_target(text: &str) -> Result<Target, Refusal> {
     } else if text.contains('/') {
         "it has a path"
     } else {
-        return Ok(Target::parse(text)?);
+        return Ok(Endpoint::parse(text)?);
     };
     Err(Refusal::BadTarget(reason))
 }
@@ -91,7 +108,7 @@ fn parse_target(text: &str) -> Result<Target, Refusal> {
 ///
 /// Host names have no case, cluster names do: they are lower case. So the suffix is recognised in the parsed target, and the
 /// cluster is read from the text as it was sent.
-fn split_cluster(text: &str, target: &Target, suffix: &str) -> Result<Option<(ClusterName, Target)>, Refusal> {
+fn split_cluster(text: &str, target: &Endpoint, suffix: &str) -> Result<Option<(ClusterName, Target)>, Refusal> {
     let Host::Name(name) = &target.host else {
         return Ok(None);
     };
@@ -101,9 +118,17 @@ fn split_cluster(text: &str, target: &Target, suffix: &str) -> Result<Option<(Cl
     let sent = text.rsplit_once(':').map_or(text, |(host, _)| host);
     let sent = sent.strip_suffix('.').unwrap_or(sent);
     let sent = sent.strip_suffix(suffix).ok_or(Refusal::BadCluster)?;
-    let (host, cluster) = sent.rsplit_once('.').ok_or(Refusal::NoHost)?;
+    let (host, cluster) = match sent.rsplit_once('.') {
+        Some((host, cluster)) => (Some(host), cluster),
+        None => (None, sent),
+    };
     let cluster = ClusterName::parse(cluster).map_err(|_| Refusal::BadCluster)?;
-    Ok(Some((cluster, Target { host: Host::parse(host)?, port: target.port })))
+    let target = match host {
+        Some(host) => Endpoint { host: Host::parse(host)?, port: target.port }.into(),
+        None if target.port == KUBE_API_PORT => Target::KubeApi,
+        None => return Err(Refusal::NoHost),
+    };
+    Ok(Some((cluster, target)))
 }
 
 #[cfg(test)]
@@ -128,6 +153,9 @@ mod tests {
             ("db.c1.mctunnel.:1", "", "db:1 in c1"),
             ("127.0.0.1.cluster-a.mctunnel:7001", "", "127.0.0.1:7001 in cluster-a"),
             ("mctunnel:1", header, "mctunnel:1 in c1"),
+            ("c1.mctunnel:443", "", "kube-apiserver in c1"),
+            ("db:1", "Proxy-Authorization: Basic YzE6cGFzc3dvcmQ=\r\n", "db:1 in c1"),
+            ("c1.mctunnel:443", "Proxy-Authorization: basic YzE6\r\n", "kube-apiserver in c1"),
             ("db:1", "x-mctunnel-cluster: c1\r\nContent-Length: 0\r\n", "db:1 in c1"),
         ] {
             assert_eq!(routed(&format!("CONNECT {target}"), headers).as_deref(), Ok(destination), "{target}");
@@ -143,6 +171,9 @@ mod tests {
             ("db.C1.mctunnel:1", "", Refusal::BadCluster),
             ("db.c1.MCTUNNEL:1", "x-mctunnel-cluster: c1\r\n", Refusal::BadCluster),
             ("c1.mctunnel:1", "", Refusal::NoHost),
+            ("db.c2.mctunnel:1", "Proxy-Authorization: Basic YzE6\r\n", Refusal::TwoClusters),
+            ("db:1", "Proxy-Authorization: Bearer YzE6\r\n", Refusal::BadCluster),
+            ("db:1", "Proxy-Authorization: Basic !!\r\n", Refusal::BadCluster),
             ("1.2.3.c1.mctunnel:1", "", Refusal::InvalidTarget(mctunnel_core::InvalidTarget::BadHost)),
             ("db:1", "x-mctunnel-cluster: c1\r\nHost: a\r\nHost: a\r\n", Refusal::BadHead("two Host headers")),
         ] {

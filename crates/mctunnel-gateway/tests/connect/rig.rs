@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use mctunnel_core::{ByteStream, Happening, Observe, Open, OpenError, OpenRequest};
-use mctunnel_gateway::{ConnectConfig, ConnectGateway};
+use mctunnel_gateway::{ConnectAdapter, ConnectConfig, Gateway};
 use parking_lot::Mutex;
 use std::{
     io,
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A gateway that serves.
 pub(crate) struct Rig {
-    pub(crate) gateway: Arc<ConnectGateway<ScriptedOpen>>,
+    pub(crate) gateway: Arc<Gateway<ConnectAdapter<ScriptedOpen>>>,
     pub(crate) address: SocketAddr,
     pub(crate) stop: CancellationToken,
     pub(crate) serving: JoinSet<()>,
@@ -55,7 +55,8 @@ impl Rig {
             script: Box::new(move |request| Box::pin(script(request))),
             requests: Arc::clone(&requests),
         };
-        let gateway = Arc::new(ConnectGateway::new(opener, config, Arc::new(Notes(Arc::clone(&happenings)))));
+        let gateway =
+            Arc::new(Gateway::new(ConnectAdapter::new(opener, config, Arc::new(Notes(Arc::clone(&happenings))))));
         Self { gateway, address, stop: CancellationToken::new(), serving: JoinSet::new(), requests, happenings }
     }
 
@@ -152,6 +153,10 @@ impl ByteStream for Piped {
         let written = ready!(Pin::new(&mut self.0).poll_write(cx, bytes))?;
         drop(bytes.split_to(written));
         Poll::Ready(Ok(()))
+    }
+
+    fn poll_cut(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
     }
 
     fn abort(&mut self) {}

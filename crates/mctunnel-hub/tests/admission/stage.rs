@@ -1,7 +1,7 @@
 //! A hub in this process with its own data directory and a real port, what it reported, and honest agents beside the others.
 
 use mctunnel_agent::{Agent, allow::AllowList};
-use mctunnel_core::{ClusterName, Destination, Happening, Observe, Open, OpenError, OpenRequest, Target};
+use mctunnel_core::{ClusterName, Destination, Endpoint, Happening, Observe, Open, OpenError, OpenRequest};
 use mctunnel_hub::{Config, Hub};
 use mctunnel_identity::{ClusterFiles, HUB_SERVER_NAME, HubAuthority, JoinBundle};
 use parking_lot::Mutex;
@@ -89,7 +89,7 @@ impl Stage {
 
     /// A request to the echo server inside a cluster.
     pub(crate) fn request(&self, name: &str) -> OpenRequest {
-        let target = Target::parse(&format!("127.0.0.1:{}", self.echo)).unwrap();
+        let target = Endpoint::parse(&format!("127.0.0.1:{}", self.echo)).unwrap().into();
         OpenRequest::new(Destination { cluster: cluster(name), target })
     }
 

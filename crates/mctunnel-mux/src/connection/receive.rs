@@ -7,6 +7,7 @@ use super::{
 use crate::{
     CloseCode, Event, Frame, Hello, Moment, Offer, Open, ProtocolError, RefuseCode, ResetCode, StreamId, Welcome,
     frame::VERSION,
+    queue::SMALL,
     stream::{Fin, Phase as StreamPhase, Stream},
     window::MAX_CREDIT,
     wire::len_u64,
@@ -195,7 +196,8 @@ impl Connection {
         }
         stream.window.receive(len_u64(payload.len()))?;
         // A slice keeps the buffer alive it was cut from, whatever the window says: a small one is worth a copy.
-        let pins_much = payload.len() < PIN_LIMIT;
+        // The queue copies the smallest by itself.
+        let pins_much = (SMALL..PIN_LIMIT).contains(&payload.len());
         stream.incoming.push(if pins_much { Bytes::copy_from_slice(&payload) } else { payload });
         stream.peer_finished = fin;
         if stream.released {

@@ -1,7 +1,7 @@
 //! The agent's end of the call.
 
 use super::{
-    Duplex, FRAME_SIZE, HEADER_LIST, Link, LinkEnd, Piece, SEND_BUFFER, TUNNEL_PATH, Transmit, WINDOW, broken,
+    Duplex, FRAME_SIZE, HEADER_LIST, Link, LinkEnd, Piece, SEND_BUFFER, TUNNEL_PATH, Transmit, WINDOW, broken, nobody,
     status_of,
 };
 use bytes::Bytes;
@@ -83,9 +83,9 @@ impl<IO: AsyncRead + AsyncWrite + Send + Unpin + 'static> ClientLink<IO> {
     }
 
     /// Waits for the hub's answer to the request.
-    fn poll_duplex(&mut self, cx: &mut Context<'_>) -> Poll<Result<&mut Duplex, LinkEnd>> {
+    fn poll_duplex(&mut self) -> Poll<Result<&mut Duplex, LinkEnd>> {
         if let Some(CallState::Waiting(response, _)) = &mut self.call {
-            let response = match ready!(Pin::new(response).poll(cx)) {
+            let response = match ready!(Pin::new(response).poll(&mut nobody())) {
                 Ok(response) => response,
                 Err(error) => return Poll::Ready(Err(broken(&error))),
             };
@@ -108,24 +108,22 @@ impl<IO: AsyncRead + AsyncWrite + Send + Unpin + 'static> ClientLink<IO> {
 }
 
 impl<IO: AsyncRead + AsyncWrite + Send + Unpin + 'static> Link for ClientLink<IO> {
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, LinkEnd>> {
-        self.drive(cx);
-        let over = self.over.clone();
-        let received = match self.poll_duplex(cx) {
-            Poll::Ready(Ok(duplex)) => duplex.poll_receive(cx),
+    fn poll_receive(&mut self, _: &mut Context<'_>) -> Poll<Result<Bytes, LinkEnd>> {
+        let received = match self.poll_duplex() {
+            Poll::Ready(Ok(duplex)) => duplex.poll_receive(),
             Poll::Ready(Err(end)) => Poll::Ready(Err(end)),
             Poll::Pending => Poll::Pending,
         };
         // What had arrived before the connection ended is read first.
-        match (received, over) {
-            (Poll::Pending, Some(end)) => Poll::Ready(Err(end)),
+        match (received, &self.over) {
+            (Poll::Pending, Some(end)) => Poll::Ready(Err(end.clone())),
             (received, _) => received,
         }
     }
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
         match &mut self.call {
-            Some(CallState::Open(duplex)) => duplex.poll_ready(cx),
+            Some(CallState::Open(duplex)) => duplex.poll_ready(),
             Some(CallState::Waiting(..)) => Poll::Ready(Ok(())),
             None => Poll::Ready(Err(LinkEnd::Broken("the call is over".into()))),
         }
@@ -158,6 +156,7 @@ impl<IO: AsyncRead + AsyncWrite + Send + Unpin + 'static> Link for ClientLink<IO
         {
             let _ = duplex.send.send_data(Piece { head: Bytes::new(), body: Bytes::new() }, true);
         }
+        self.drive(cx);
         while self.call.is_some() {
             if ready!(self.poll_receive(cx)).is_err() {
                 self.call = None;

@@ -169,16 +169,15 @@ impl<IO: AsyncRead + AsyncWrite + Send + Unpin + 'static> ServerLink<IO> {
 }
 
 impl<IO: AsyncRead + AsyncWrite + Send + Unpin + 'static> Link for ServerLink<IO> {
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, LinkEnd>> {
-        self.drive(cx);
-        match (self.duplex.poll_receive(cx), &self.over) {
+    fn poll_receive(&mut self, _: &mut Context<'_>) -> Poll<Result<Bytes, LinkEnd>> {
+        match (self.duplex.poll_receive(), &self.over) {
             (Poll::Pending, Some(end)) => Poll::Ready(Err(end.clone())),
             (received, _) => received,
         }
     }
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
-        self.duplex.poll_ready(cx)
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+        self.duplex.poll_ready()
     }
 
     fn send(&mut self, transmit: Transmit) -> Result<(), LinkEnd> {
@@ -201,6 +200,7 @@ impl<IO: AsyncRead + AsyncWrite + Send + Unpin + 'static> Link for ServerLink<IO
             self.connection.graceful_shutdown();
         }
         // The agent reads the reason and hangs up; what it still sends is dropped.
+        self.drive(cx);
         while !self.peer_is_silent {
             self.peer_is_silent = ready!(self.poll_receive(cx)).is_err();
         }

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 /// The connections of one gateway.
 #[derive(Debug, Default)]
-pub(super) struct Connections {
+pub(crate) struct Connections {
     tracker: TaskTracker,
     next: AtomicU64,
     handles: Arc<Handles>,
@@ -24,7 +24,7 @@ type Handles = Mutex<BTreeMap<u64, Option<AbortHandle>>>;
 
 impl Connections {
     /// Runs a connection in its own task.
-    pub(super) fn spawn(&self, connection: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(&self, connection: impl Future<Output = ()> + Send + 'static) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.handles.lock().insert(number, None);
         let entry = Entry { handles: Arc::clone(&self.handles), number };
@@ -38,12 +38,12 @@ impl Connections {
         }
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.tracker.len()
     }
 
     /// Ends every task at its next await.
-    pub(super) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         let handles: Vec<_> = self.handles.lock().values_mut().filter_map(Option::take).collect();
         for handle in handles {
             handle.abort();
@@ -51,7 +51,7 @@ impl Connections {
     }
 
     /// Resolves when there is no task.
-    pub(super) async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         self.tracker.close();
         self.tracker.wait().await;
     }

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 /// A stream that was reported as opened and has to be reported as ended.
 #[derive(Debug)]
-pub(super) struct OpenStream {
+pub(crate) struct OpenStream {
     observer: SharedObserver,
     cluster: ClusterName,
     opened: Instant,
@@ -24,12 +24,12 @@ enum End {
 
 impl OpenStream {
     /// `bytes_up` were sent with the opening frame already.
-    pub(super) fn new(observer: SharedObserver, cluster: ClusterName, bytes_up: u64) -> Self {
+    pub(crate) fn new(observer: SharedObserver, cluster: ClusterName, bytes_up: u64) -> Self {
         Self { observer, cluster, opened: Instant::now(), bytes_up, bytes_down: 0, end: End::Cut }
     }
 
     /// Reports how it ended, and what was moved since it was opened.
-    pub(super) fn ended(mut self, bytes_up: u64, bytes_down: u64, error: Option<String>) {
+    pub(crate) fn ended(mut self, bytes_up: u64, bytes_down: u64, error: Option<String>) {
         self.bytes_up += bytes_up;
         self.bytes_down += bytes_down;
         self.end = error.map_or(End::Clean, End::Broken);

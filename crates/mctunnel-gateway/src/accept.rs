@@ -1,7 +1,6 @@
 //! The accept loop. Nothing ends it but the shutdown: errors are waited out, and the queue is served before the listener closes.
 
-use super::{Refusal, Shared, answer, client};
-use mctunnel_core::Open;
+use crate::{Client, HubAdapter, connections::Connections};
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -9,8 +8,9 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub(super) async fn accept_clients<O: Open>(
-    shared: &Arc<Shared<O>>,
+pub(crate) async fn accept_clients<A: HubAdapter>(
+    adapter: &Arc<A>,
+    connections: &Connections,
     listener: TcpListener,
     shutdown: &CancellationToken,
 ) {
@@ -24,9 +24,9 @@ pub(super) async fn accept_clients<O: Open>(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((socket, _)) => {
+            Ok((socket, peer)) => {
                 pace.wait = Duration::ZERO;
-                admit(shared, socket);
+                admit(adapter, connections, Client { socket, peer, stopping: shutdown.clone() });
             }
             Err(error) if is_the_clients_fault(&error) => {}
             Err(error) => {
@@ -41,21 +41,26 @@ pub(super) async fn accept_clients<O: Open>(
             }
         }
     }
-    accept_queued(shared, listener).await;
+    accept_queued(adapter, connections, listener, shutdown).await;
 }
 
 /// Serves the clients the system has already accepted for us, then closes the listener.
 ///
 /// The readiness that the runtime remembers may be older than the queue, so the system itself is asked.
-async fn accept_queued<O: Open>(shared: &Arc<Shared<O>>, listener: TcpListener) {
+async fn accept_queued<A: HubAdapter>(
+    adapter: &Arc<A>,
+    connections: &Connections,
+    listener: TcpListener,
+    shutdown: &CancellationToken,
+) {
     let Ok(listener) = listener.into_std() else {
         return;
     };
     for turn in 1..=MOST_QUEUED {
         match listener.accept() {
-            Ok((socket, _)) => {
+            Ok((socket, peer)) => {
                 if let Ok(socket) = socket.set_nonblocking(true).and_then(|()| TcpStream::from_std(socket)) {
-                    admit(shared, socket);
+                    admit(adapter, connections, Client { socket, peer, stopping: shutdown.clone() });
                 }
             }
             Err(error) if is_the_clients_fault(&error) => {}
@@ -71,19 +76,14 @@ async fn accept_queued<O: Open>(shared: &Arc<Shared<O>>, listener: TcpListener) 
 /// More than a listen queue holds; clients that keep coming do not keep a stopping gateway alive.
 const MOST_QUEUED: u32 = 65_536;
 
-fn admit<O: Open>(shared: &Arc<Shared<O>>, mut socket: TcpStream) {
-    mctunnel_core::keepalive::prepare_accepted(&socket);
-    let count = shared.connections.count();
-    let limit = shared.config.max_connections;
+fn admit<A: HubAdapter>(adapter: &Arc<A>, connections: &Connections, client: Client) {
+    mctunnel_core::keepalive::prepare_accepted(&client.socket);
+    let count = connections.count();
+    let limit = adapter.max_clients();
     if count < limit {
-        shared.connections.spawn(client::serve_client(Arc::clone(shared), socket));
+        connections.spawn(Arc::clone(adapter).serve(client));
     } else if count < limit.saturating_add(MOST_TURNED_AWAY) {
-        let shared_too = Arc::clone(shared);
-        shared.connections.spawn(async move {
-            let refusal = Refusal::TooManyConnections { limit };
-            client::observe_refusal(&shared_too, &refusal);
-            Box::pin(answer::refuse(&mut socket, &answer::for_refusal(&refusal))).await;
-        });
+        connections.spawn(Arc::clone(adapter).turn_away(client));
     }
     // Above that, the socket is closed without a word: an answer would cost what there is no room for.
 }

@@ -1,0 +1,138 @@
+//! The service proxy: serves HTTP and gRPC exchanges, to the cluster's kube-apiserver and to its services.
+//!
+//! ```text
+//! service_proxy/serve.rs    a stream: 6 authorise  7 locate, dial  8 join  9 pass the exchange
+//! service_proxy/forward.rs  step 9: the request to the target, its answer back
+//! service_proxy/pool.rs     connections to targets that are kept for the next exchange
+//! service_proxy/tls.rs      whom to believe at the other end
+//! ```
+
+mod connection;
+mod forward;
+mod pool;
+mod serve;
+mod tls;
+
+use crate::adapter::{Offered, ProxyAdapter};
+use mctunnel_core::{PermitService, Protocol, ServiceTarget, locate::SharedLocator};
+use pool::Pool;
+use std::{fmt, sync::Arc, time::Duration};
+
+/// Finds targets, keeps connections to them, and decides what may be reached.
+///
+/// One proxy serves both protocols: [`http`](Self::http) and [`grpc`](Self::grpc) are its adapters.
+pub struct ServiceProxy {
+    locator: SharedLocator,
+    services: Arc<dyn PermitService>,
+    kube_api: bool,
+    config: ServiceProxyConfig,
+    pool: Pool,
+}
+
+/// How the proxy treats its targets.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ServiceProxyConfig {
+    /// The longest to locate and dial a target, TLS included. Default 5 s.
+    pub dial_timeout: Duration,
+    /// How long a connection is kept for the next exchange. Default 20 s; shorter than what servers usually keep theirs.
+    pub idle_timeout: Duration,
+    /// How many unused connections are kept for one address. Default 64.
+    pub max_idle_per_address: usize,
+}
+
+impl Default for ServiceProxyConfig {
+    fn default() -> Self {
+        Self { dial_timeout: Duration::from_secs(5), idle_timeout: Duration::from_secs(20), max_idle_per_address: 64 }
+    }
+}
+
+impl ServiceProxy {
+    /// A proxy that reaches nothing yet: see [`kube_api`](Self::kube_api) and [`services`](Self::services).
+    #[must_use]
+    pub fn new(locator: SharedLocator, config: ServiceProxyConfig) -> Self {
+        let pool = Pool::new(config.clone());
+        Self { locator, services: Arc::new(NoServices), kube_api: false, config, pool }
+    }
+
+    /// Lets streams reach the kube-apiserver. Clients are authenticated there, by the credentials they send.
+    #[must_use]
+    pub fn kube_api(mut self, allowed: bool) -> Self {
+        self.kube_api = allowed;
+        self
+    }
+
+    /// Lets streams reach these services; without it they reach none.
+    #[must_use]
+    pub fn services(mut self, services: Arc<dyn PermitService>) -> Self {
+        self.services = services;
+        self
+    }
+
+    /// Who knows where the kube-apiserver is, if streams may reach it.
+    #[must_use]
+    pub fn kube_api_locator(&self) -> Option<SharedLocator> {
+        self.kube_api.then(|| Arc::clone(&self.locator))
+    }
+
+    /// The adapter for `x-mctunnel-proto: http`.
+    #[must_use]
+    pub fn http(self: &Arc<Self>) -> Arc<HttpExchanges> {
+        Arc::new(HttpExchanges(Arc::clone(self)))
+    }
+
+    /// The adapter for `x-mctunnel-proto: grpc`: the same, but the target is spoken to in HTTP/2.
+    #[must_use]
+    pub fn grpc(self: &Arc<Self>) -> Arc<GrpcCalls> {
+        Arc::new(GrpcCalls(Arc::clone(self)))
+    }
+}
+
+impl fmt::Debug for ServiceProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServiceProxy").field("kube_api", &self.kube_api).finish_non_exhaustive()
+    }
+}
+
+struct NoServices;
+
+impl PermitService for NoServices {
+    fn permits(&self, _: &ServiceTarget) -> bool {
+        false
+    }
+}
+
+/// Serves HTTP exchanges.
+#[derive(Debug)]
+pub struct HttpExchanges(Arc<ServiceProxy>);
+
+impl ProxyAdapter for HttpExchanges {
+    fn protocol(&self) -> Protocol {
+        Protocol::http()
+    }
+
+    async fn serve(self: Arc<Self>, offered: Offered) {
+        self.0.serve(offered, Speak::Http1).await;
+    }
+}
+
+/// Serves gRPC calls.
+#[derive(Debug)]
+pub struct GrpcCalls(Arc<ServiceProxy>);
+
+impl ProxyAdapter for GrpcCalls {
+    fn protocol(&self) -> Protocol {
+        Protocol::grpc()
+    }
+
+    async fn serve(self: Arc<Self>, offered: Offered) {
+        self.0.serve(offered, Speak::Http2).await;
+    }
+}
+
+/// Which HTTP a target is spoken to in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Speak {
+    Http1,
+    Http2,
+}

@@ -1,0 +1,265 @@
+//! Step 9: the exchange itself. The request goes to the target over a kept or a new connection, the answer comes back, and an
+//! upgrade makes both sides plain bytes.
+
+use super::{
+    ServiceProxy, Speak,
+    connection::TargetBody,
+    pool::{Taken, Unreached},
+};
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use hyper::body::{Body, Incoming};
+use hyper_util::rt::TokioIo;
+use mctunnel_core::Located;
+use mctunnel_http::{
+    Answer, BodyKind, Failure, MessageHalves, MessageReader, MessageWriter, RequestHead, ResponseHead,
+};
+use mctunnel_tunnel::{RefuseCode, Stream};
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+use tokio::io::{AsyncWriteExt, copy_bidirectional};
+
+/// How an exchange went.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    pub(super) bytes_down: u64,
+    pub(super) error: Option<String>,
+}
+
+impl Passed {
+    fn broken(error: impl ToString) -> Self {
+        Self { bytes_down: 0, error: Some(error.to_string()) }
+    }
+}
+
+pub(super) async fn forward(
+    proxy: &ServiceProxy,
+    located: &Located,
+    speak: Speak,
+    halves: MessageHalves<Stream>,
+) -> Passed {
+    let MessageHalves { mut writer, mut reader } = halves;
+    let head = match reader.request().await {
+        Ok(head) => head,
+        Err(error) => return Passed::broken(error),
+    };
+    if let Some(name) = forged(&head) {
+        return fail(writer, RefuseCode::BadRequest, format!("the field {name} may not come from outside")).await;
+    }
+    let upgrade = head.upgrade;
+    if upgrade && speak == Speak::Http2 {
+        return fail(writer, RefuseCode::BadRequest, "an upgrade needs HTTP/1.1".to_owned()).await;
+    }
+    let (keep, reader) = if upgrade { (Some(reader), None) } else { (None, Some(reader)) };
+    let request = match request(located, speak, head, reader) {
+        Ok(request) => request,
+        Err(reason) => return fail(writer, RefuseCode::BadRequest, reason.to_owned()).await,
+    };
+    // The client may go away while the target thinks.
+    let answered = tokio::select! {
+        answered = send(proxy, located, speak, request) => answered,
+        () = writer.cut() => return Passed::broken("the client went away"),
+    };
+    match (answered, keep) {
+        (Ok((response, taken)), None) => answer(proxy, response, taken, writer).await,
+        (Ok((response, taken)), Some(reader)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+            switch(response, taken, MessageHalves { writer, reader }).await
+        }
+        (Ok((response, taken)), Some(_)) => answer(proxy, response, taken, writer).await,
+        (Err(failure), _) => fail(writer, failure.code, failure.message).await,
+    }
+}
+
+/// A field that says who the client is. Only the agent itself may write one, and it does so from a typed identity.
+fn forged(head: &RequestHead) -> Option<&str> {
+    let names = head.fields.keys().map(http::HeaderName::as_str);
+    names.into_iter().find(|name| name.starts_with("impersonate-") || name.starts_with("x-remote-"))
+}
+
+/// The request as the target is to see it.
+fn request(
+    located: &Located,
+    speak: Speak,
+    head: RequestHead,
+    reader: Option<MessageReader<Stream>>,
+) -> Result<Request<RequestBody>, &'static str> {
+    let uri = match speak {
+        Speak::Http1 => Uri::from(head.path),
+        Speak::Http2 => Uri::builder()
+            .scheme(if located.tls.is_some() { "https" } else { "http" })
+            .authority(located.authority.as_str())
+            .path_and_query(head.path)
+            .build()
+            .map_err(|_| "the path cannot be read")?,
+    };
+    if head.method == Method::CONNECT {
+        return Err("CONNECT is not for services");
+    }
+    let body = RequestBody(reader.map(|reader| reader.into_body(head.body)));
+    let mut request = Request::new(body);
+    *request.method_mut() = head.method;
+    *request.uri_mut() = uri;
+    *request.headers_mut() = head.fields;
+    let fields = request.headers_mut();
+    if speak == Speak::Http1 {
+        let host = HeaderValue::from_str(&located.authority).map_err(|_| "the target's name cannot be written")?;
+        fields.insert(header::HOST, host);
+    }
+    if head.upgrade {
+        fields.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+    Ok(request)
+}
+
+/// Sends the request. One of which nothing was sent, because a kept connection had just been closed, gets one new connection.
+async fn send(
+    proxy: &ServiceProxy,
+    located: &Located,
+    speak: Speak,
+    mut request: Request<RequestBody>,
+) -> Result<(Response<Incoming>, Taken), Failure> {
+    let mut fresh = false;
+    loop {
+        let mut taken = proxy.pool.take(located, speak, fresh).await.map_err(|error| unreached(located, &error))?;
+        match taken.connection.send(request).await {
+            Ok(response) => return Ok((response, taken)),
+            Err(mut error) => match error.take_message() {
+                Some(unsent) if taken.reused && !fresh => {
+                    request = unsent;
+                    fresh = true;
+                }
+                _ => {
+                    let (authority, address) = (&located.authority, taken.address());
+                    let message = format!("{authority} at {address} broke before it answered: {}", error.error());
+                    return Err(Failure { code: RefuseCode::TargetUnreachable, message });
+                }
+            },
+        }
+    }
+}
+
+fn unreached(located: &Located, Unreached { address, error }: &Unreached) -> Failure {
+    let place = format!("{} at {address}", located.authority);
+    let (code, message) = match error {
+        None => (RefuseCode::TargetTimeout, format!("{place} did not answer in time")),
+        Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            (RefuseCode::TargetRefused, format!("{place} refused the connection"))
+        }
+        Some(error) => (RefuseCode::TargetUnreachable, format!("{place} cannot be reached: {error}")),
+    };
+    Failure { code, message }
+}
+
+/// Passes the target's answer back, and keeps the connection if both sides are done with it.
+async fn answer(
+    proxy: &ServiceProxy,
+    response: Response<Incoming>,
+    taken: Taken,
+    mut writer: MessageWriter<Stream>,
+) -> Passed {
+    let (parts, body) = response.into_parts();
+    if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+        let reason = "the target changed the protocol without being asked".to_owned();
+        return fail(writer, RefuseCode::TargetUnreachable, reason).await;
+    }
+    let kind = BodyKind::of(&body);
+    let head = ResponseHead { status: parts.status, fields: parts.headers, body: kind };
+    if let Err(error) = writer.send(Answer::Head(head).encode()).await {
+        return Passed::broken(error);
+    }
+    let mut body = Counted { body, bytes: 0 };
+    match writer.pump(kind, &mut body).await {
+        Ok(()) => {
+            proxy.pool.give_back(taken).await;
+            Passed { bytes_down: body.bytes, error: None }
+        }
+        Err(error) => Passed { bytes_down: body.bytes, error: Some(error.to_string()) },
+    }
+}
+
+/// Both sides become plain bytes.
+async fn switch(mut response: Response<Incoming>, taken: Taken, mut halves: MessageHalves<Stream>) -> Passed {
+    let upgraded = hyper::upgrade::on(&mut response);
+    let (parts, _) = response.into_parts();
+    let head = ResponseHead { status: parts.status, fields: parts.headers, body: BodyKind::None };
+    if let Err(error) = halves.writer.send(Answer::Head(head).encode()).await {
+        return Passed::broken(error);
+    }
+    let target = match upgraded.await {
+        Ok(target) => target,
+        Err(error) => return Passed::broken(error),
+    };
+    let Some((mut stream, early)) = halves.reunite() else { return Passed::broken("the stream is in use") };
+    let mut target = TokioIo::new(target);
+    let piped = async {
+        target.write_all(&early).await?;
+        copy_bidirectional(&mut stream, &mut target).await
+    };
+    let passed = match piped.await {
+        Ok((_, down)) => Passed { bytes_down: down, error: None },
+        Err(error) => Passed::broken(error),
+    };
+    drop(taken);
+    passed
+}
+
+/// Tells the gateway that there is no answer, and why.
+async fn fail(mut writer: MessageWriter<Stream>, code: RefuseCode, message: String) -> Passed {
+    let failure = Answer::Failure(Failure { code, message: message.clone() });
+    let told = writer.send(failure.encode()).await;
+    if told.is_ok() {
+        let _ = writer.finish().await;
+    }
+    Passed::broken(message)
+}
+
+// === Bodies ===
+
+/// The request's body; none for upgrades, whose stream is needed whole afterwards.
+pub(super) struct RequestBody(pub(super) Option<TargetBody>);
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = mctunnel_http::ExchangeError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
+        match &mut self.get_mut().0 {
+            Some(body) => Pin::new(body).poll_frame(cx),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().is_none_or(Body::is_end_stream)
+    }
+}
+
+/// Counts what passes.
+struct Counted {
+    body: Incoming,
+    bytes: u64,
+}
+
+impl Body for &mut Counted {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, hyper::Error>>> {
+        let this = self.get_mut();
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &frame {
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            this.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
+        }
+        frame
+    }
+}

@@ -1,0 +1,207 @@
+//! Connections to targets: taken for an exchange, given back when it ended well, thrown away when they were idle for too long.
+//!
+//! HTTP/1.1 connections are for one exchange at a time. HTTP/2 connections are shared by so many as every server allows.
+
+use super::{ServiceProxyConfig, Speak, connection::Connection, tls::TlsConfigs};
+use mctunnel_core::{ExpectedPeer, Located};
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeMap,
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout_at},
+};
+
+pub(super) struct Pool {
+    config: ServiceProxyConfig,
+    tls: TlsConfigs,
+    kept: Arc<Mutex<BTreeMap<Key, Vec<Kept>>>>,
+    /// Exchanges under way by address: the least busy one gets the next.
+    busy: Mutex<BTreeMap<SocketAddr, Arc<AtomicUsize>>>,
+    turn: AtomicUsize,
+}
+
+/// Connections that can stand in for each other.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    address: SocketAddr,
+    tls: Option<ExpectedPeer>,
+    speak: Speak,
+}
+
+struct Kept {
+    connection: Connection,
+    since: Instant,
+    /// Exchanges on it, where it is shared.
+    sharers: Arc<()>,
+}
+
+/// A connection taken for one exchange.
+pub(super) struct Taken {
+    pub(super) connection: Connection,
+    /// Whether it was used before, so that its target may have closed it already.
+    pub(super) reused: bool,
+    key: Key,
+    _busy: Busy,
+    _sharer: Option<Arc<()>>,
+}
+
+impl Taken {
+    /// Where it leads.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.key.address
+    }
+}
+
+struct Busy(Arc<AtomicUsize>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Pool {
+    pub(super) fn new(config: ServiceProxyConfig) -> Self {
+        Self {
+            config,
+            tls: TlsConfigs::default(),
+            kept: Arc::default(),
+            busy: Mutex::default(),
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    /// Takes a connection to one of the addresses: one that is there, or a new one. `fresh` insists on a new one.
+    pub(super) async fn take(&self, located: &Located, speak: Speak, fresh: bool) -> Result<Taken, Unreached> {
+        let deadline = Instant::now() + self.config.dial_timeout;
+        let mut told = None;
+        for address in self.by_load(&located.addresses) {
+            let key = Key { address, tls: located.tls.clone(), speak };
+            let busy = self.occupy(address);
+            if !fresh && let Some((connection, sharer)) = self.reuse(&key) {
+                return Ok(Taken { connection, reused: true, key, _busy: busy, _sharer: sharer });
+            }
+            match timeout_at(deadline, self.dial(&key)).await {
+                Ok(Ok(connection)) => {
+                    let sharer = self.share(&key, &connection);
+                    return Ok(Taken { connection, reused: false, key, _busy: busy, _sharer: sharer });
+                }
+                Ok(Err(error)) => told = Some(Unreached { address, error: Some(error) }),
+                Err(_) => return Err(told.unwrap_or(Unreached { address, error: None })),
+            }
+        }
+        Err(told.unwrap_or(Unreached { address: ([0, 0, 0, 0], 0).into(), error: None }))
+    }
+
+    /// Keeps a connection for the next exchange, once its target is done with this one.
+    pub(super) async fn give_back(&self, taken: Taken) {
+        let Taken { mut connection, key, .. } = taken;
+        if key.speak == Speak::Http2 || !connection.ready().await {
+            return;
+        }
+        let mut all = self.kept.lock();
+        let kept = all.entry(key).or_default();
+        if kept.len() < self.config.max_idle_per_address {
+            kept.push(Kept { connection, since: Instant::now(), sharers: Arc::new(()) });
+        }
+        self.forget(&mut all);
+    }
+
+    fn reuse(&self, key: &Key) -> Option<(Connection, Option<Arc<()>>)> {
+        let mut all = self.kept.lock();
+        let kept = all.get_mut(key)?;
+        match key.speak {
+            // The last one used is the one most likely to be alive.
+            Speak::Http1 => {
+                while let Some(last) = kept.pop() {
+                    if last.connection.is_ready() && last.since.elapsed() < self.config.idle_timeout {
+                        return Some((last.connection, None));
+                    }
+                }
+                None
+            }
+            Speak::Http2 => {
+                kept.retain(|kept| kept.connection.is_ready());
+                let free = kept.iter().find(|kept| Arc::strong_count(&kept.sharers) <= MOST_SHARERS)?;
+                Some((free.connection.share()?, Some(Arc::clone(&free.sharers))))
+            }
+        }
+    }
+
+    /// Puts a new connection where others can share it.
+    fn share(&self, key: &Key, connection: &Connection) -> Option<Arc<()>> {
+        let connection = connection.share()?;
+        let sharers = Arc::new(());
+        let kept = Kept { connection, since: Instant::now(), sharers: Arc::clone(&sharers) };
+        self.kept.lock().entry(key.clone()).or_default().push(kept);
+        Some(sharers)
+    }
+
+    /// Throws away what was idle for too long. Called when a connection is given back, so an idle agent keeps at most what it had.
+    fn forget(&self, all: &mut BTreeMap<Key, Vec<Kept>>) {
+        let idle = self.config.idle_timeout;
+        for kept in all.values_mut() {
+            kept.retain(|kept| {
+                let shared = Arc::strong_count(&kept.sharers) > 1;
+                kept.connection.is_ready() && (shared || kept.since.elapsed() < idle)
+            });
+        }
+        all.retain(|_, kept| !kept.is_empty());
+    }
+
+    async fn dial(&self, key: &Key) -> io::Result<Connection> {
+        let socket = TcpStream::connect(key.address).await?;
+        mctunnel_core::keepalive::prepare(&socket);
+        let connection = match &key.tls {
+            Some(peer) => {
+                let stream = self.tls.connect(socket, peer, key.speak).await?;
+                Connection::begin(stream, key.speak).await
+            }
+            None => Connection::begin(socket, key.speak).await,
+        };
+        connection.map_err(io::Error::other)
+    }
+
+    /// The addresses, the least busy first; equals take turns.
+    fn by_load(&self, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+        let mut addresses = addresses.to_vec();
+        if addresses.len() > 1 {
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed) % addresses.len();
+            addresses.rotate_left(turn);
+            let busy = self.busy.lock();
+            addresses.sort_by_key(|address| busy.get(address).map_or(0, |count| count.load(Ordering::Relaxed)));
+        }
+        addresses
+    }
+
+    fn occupy(&self, address: SocketAddr) -> Busy {
+        let mut busy = self.busy.lock();
+        if busy.len() > MOST_COUNTED {
+            busy.retain(|_, count| count.load(Ordering::Relaxed) > 0);
+        }
+        let count = Arc::clone(busy.entry(address).or_default());
+        count.fetch_add(1, Ordering::Relaxed);
+        Busy(count)
+    }
+}
+
+/// Every server we know takes a hundred streams on a connection.
+const MOST_SHARERS: usize = 100;
+/// Addresses come and go with their pods.
+const MOST_COUNTED: usize = 4096;
+
+/// None of a target's addresses answered.
+#[derive(Debug)]
+pub(super) struct Unreached {
+    pub(super) address: SocketAddr,
+    /// `None` when it did not answer in time.
+    pub(super) error: Option<io::Error>,
+}

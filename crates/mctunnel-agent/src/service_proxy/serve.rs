@@ -1,0 +1,74 @@
+//! One stream, from its opening to its end.
+
+use super::{ServiceProxy, Speak, forward::forward};
+use crate::{adapter::Offered, allow};
+use mctunnel_core::{LocateError, Located, Target};
+use mctunnel_http::split;
+use mctunnel_tunnel::RefuseCode;
+use tokio::time::timeout;
+
+impl ServiceProxy {
+    pub(super) async fn serve(&self, offered: Offered, speak: Speak) {
+        let Some((located, offered)) = Box::pin(self.reach(offered)).await else { return };
+        // 8 join: what fails from here on is told as a failure of the exchange
+        let Some((stream, joined)) = offered.join() else { return };
+        // 9 pass the exchange
+        let passed = Box::pin(forward(self, &located, speak, split(stream))).await;
+        joined.ended(0, passed.bytes_down, passed.error);
+    }
+
+    /// Steps 6 and 7, up to the addresses; given up when the client goes away.
+    async fn reach(&self, offered: Offered) -> Option<(Located, Offered)> {
+        let target = offered.target().clone();
+        // 6 authorise again
+        if let Err((code, reason)) = self.authorise(&target) {
+            offered.refuse(code, &reason);
+            return None;
+        }
+        // 7 locate
+        let locating = timeout(self.config.dial_timeout, self.locator.locate(&target));
+        let located = tokio::select! {
+            located = locating => located,
+            () = offered.taken_back() => return None,
+        };
+        let late =
+            || LocateError::Unavailable(format!("{target} was not located within {:?}", self.config.dial_timeout));
+        let located = located.unwrap_or_else(|_| Err(late())).and_then(|located| check_addresses(&target, located));
+        match located {
+            Ok(located) => Some((located, offered)),
+            Err(error) => {
+                let code = match &error {
+                    LocateError::Forbidden(_) => RefuseCode::NotAllowed,
+                    _ => RefuseCode::TargetUnreachable,
+                };
+                offered.refuse(code, &error.to_string());
+                None
+            }
+        }
+    }
+
+    fn authorise(&self, target: &Target) -> Result<(), (RefuseCode, String)> {
+        let denied = |reason| Err((RefuseCode::NotAllowed, reason));
+        match target {
+            Target::KubeApi if self.kube_api => Ok(()),
+            Target::KubeApi => denied("this agent does not serve the kube-apiserver".to_owned()),
+            Target::Service(service) if self.services.permits(service) => Ok(()),
+            Target::Service(service) => denied(format!("{service} is not on the agent's list of services")),
+            Target::Endpoint(_) => {
+                Err((RefuseCode::BadRequest, "HTTP is for services and the kube-apiserver".to_owned()))
+            }
+        }
+    }
+}
+
+/// Whatever the cluster says: a service is never the agent's own host, its link or its cloud's metadata service.
+fn check_addresses(target: &Target, mut located: Located) -> Result<Located, LocateError> {
+    if !located.pinned && matches!(target, Target::Service(_)) {
+        located.addresses.retain(|address| !allow::is_special(address.ip()));
+        if located.addresses.is_empty() {
+            let reason = format!("{target} leads only to loopback, link-local or metadata addresses");
+            return Err(LocateError::Forbidden(reason));
+        }
+    }
+    Ok(located)
+}

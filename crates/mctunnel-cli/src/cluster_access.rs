@@ -1,0 +1,116 @@
+//! What the agent's service proxy is made of: who knows the cluster, what may be reached, whom to believe.
+
+use crate::settings::ClusterSettings;
+use mctunnel::{
+    ErrorCode, PinnedTargets, ServiceProxy, ServiceProxyConfig, ServiceTarget,
+    core::{PermitService, Roots, locate::SharedLocator},
+    kube::{ClusterAccess, KubeLocator, LocatorConfig, ServiceAllowList, ServiceName, ServiceTls, SharedAllowList},
+};
+use std::{fs, io, path::PathBuf, sync::Arc};
+use tracing::{info, warn};
+
+/// The service proxy of an agent.
+pub(crate) async fn service_proxy(settings: &ClusterSettings) -> anyhow::Result<Arc<ServiceProxy>> {
+    let mut pinned = PinnedTargets::new();
+    if let Some(url) = &settings.kube_api {
+        let roots = settings.kube_api_ca.as_ref().map(read_roots).transpose()?;
+        pinned = pinned.pin_kube_api(url, roots)?;
+    }
+    for pin in &settings.pin_services {
+        pinned = pinned.pin_service(pin)?;
+    }
+    if let Some(path) = &settings.service_ca {
+        pinned = pinned.roots(read_roots(path)?);
+    }
+    pinned = pinned.insecure(&settings.insecure_services)?;
+    let mut knows_kube_api = settings.kube_api.is_some();
+    if let Some(locator) = kubernetes(settings).await? {
+        pinned = pinned.or_else(locator);
+        knows_kube_api = true;
+    }
+    let permitted = Permitted::read(settings).await?;
+    if !knows_kube_api && permitted.allows_some() {
+        warn!("There is no Kubernetes to ask, so only pinned services are found. Give --kubeconfig, or --pin-service.");
+    }
+    let proxy = ServiceProxy::new(Arc::new(pinned), ServiceProxyConfig::default())
+        .kube_api(knows_kube_api && !settings.deny_kube_api)
+        .services(Arc::new(permitted));
+    Ok(Arc::new(proxy))
+}
+
+/// Who watches the cluster, if there is a way to.
+async fn kubernetes(settings: &ClusterSettings) -> anyhow::Result<Option<SharedLocator>> {
+    let access = match &settings.kubeconfig {
+        Some(path) => ClusterAccess::from_kubeconfig(path, settings.kube_context.as_deref()).await?,
+        None if std::path::Path::new(SERVICE_ACCOUNT).exists() => ClusterAccess::in_cluster()?,
+        None => return Ok(None),
+    };
+    info!(server = %access.api_server().endpoint, "The cluster's kube-apiserver is known.");
+    let mut tls = ServiceTls::default();
+    if let Some(path) = &settings.service_ca {
+        tls.default_roots = Some(read(path)?.into());
+    }
+    for service in &settings.insecure_services {
+        tls.insecure.insert(ServiceName::parse(service)?);
+    }
+    let config = LocatorConfig {
+        zone: settings.zone.clone(),
+        allow_external_names: settings.allow_external_names,
+        tls,
+        ..LocatorConfig::default()
+    };
+    Ok(Some(Arc::new(KubeLocator::start(&access, config)?)))
+}
+
+/// Every pod with a service account has it.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+
+fn read_roots(path: &PathBuf) -> Result<Roots, CaFileError> {
+    Ok(Roots::Pem(read(path)?.into()))
+}
+
+fn read(path: &PathBuf) -> Result<String, CaFileError> {
+    fs::read_to_string(path).map_err(|source| CaFileError { path: path.clone(), source })
+}
+
+/// A file with CA certificates cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the CA certificates in {} cannot be read", path.display())]
+pub(crate) struct CaFileError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl CaFileError {
+    pub(crate) fn code(&self) -> ErrorCode {
+        ErrorCode { code: "MCT-AGENT-CA-FILE", remedy: "give a file with PEM certificates that the agent may read" }
+    }
+}
+
+// === Permitted ===
+
+/// The services of the flags and of the file.
+struct Permitted {
+    flags: ServiceAllowList,
+    file: Option<SharedAllowList>,
+}
+
+impl Permitted {
+    async fn read(settings: &ClusterSettings) -> anyhow::Result<Self> {
+        let file = match &settings.allow_service_file {
+            Some(path) => Some(SharedAllowList::watch(path.clone()).await?),
+            None => None,
+        };
+        Ok(Self { flags: ServiceAllowList::parse(&settings.allow_services)?, file })
+    }
+
+    fn allows_some(&self) -> bool {
+        !self.flags.is_empty() || self.file.is_some()
+    }
+}
+
+impl PermitService for Permitted {
+    fn permits(&self, service: &ServiceTarget) -> bool {
+        self.flags.permits(service) || self.file.as_ref().is_some_and(|file| file.permits(service))
+    }
+}

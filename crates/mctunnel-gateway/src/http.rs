@@ -1,0 +1,98 @@
+//! The HTTP adapter: `https://hub:8080/<cluster>/<path>`, and gRPC by metadata. HTTP/1.1 and HTTP/2, with TLS unless told otherwise.
+//!
+//! ```text
+//! http/serve.rs     a connection: TLS, which HTTP, how it ends
+//! http/guard.rs     what of HTTP/1.1 reaches the server at all
+//! http/service.rs   a request: 1 authenticate  2 route  3 authorise  4 open  5 pass bodies both ways
+//! http/exchange.rs  steps 4 and 5
+//! http/upgrade.rs   step 5 for WebSocket and SPDY: plain bytes
+//! ```
+
+mod answer;
+mod bad_target;
+mod body;
+mod config;
+mod exchange;
+mod fields;
+mod grpc;
+mod guard;
+mod kube_request;
+mod route;
+mod serve;
+mod service;
+mod upgrade;
+
+pub use bad_target::BadTarget;
+pub use config::HttpConfig;
+pub use guard::{BadBody, BadHead, GuardConfig, Guarded, RefusedHead, check_h2, check_trailers};
+pub use kube_request::{KubeRequest, ResourceRequest, Verb};
+pub use route::{Routed, route};
+
+use crate::{Client, HubAdapter};
+use mctunnel_core::{
+    Open, PassThrough,
+    identity::{Authorize, DynAuthenticate},
+    observe::SharedObserver,
+};
+use rustls::ServerConfig;
+use std::{fmt, sync::Arc};
+use tokio_rustls::TlsAcceptor;
+
+/// Serves HTTP clients and opens a stream for each request.
+pub struct HttpAdapter<O: Open> {
+    opener: O,
+    config: HttpConfig,
+    guard: Arc<GuardConfig>,
+    tls: Option<TlsAcceptor>,
+    authenticate: Arc<dyn DynAuthenticate>,
+    authorize: Arc<dyn Authorize>,
+    observer: SharedObserver,
+}
+
+impl<O: Open> HttpAdapter<O> {
+    /// An adapter that opens its streams with `opener`, speaks plain HTTP and passes credentials through to the targets.
+    #[must_use]
+    pub fn new(opener: O, config: HttpConfig, observer: SharedObserver) -> Self {
+        let mut guard = GuardConfig::default();
+        guard.routing_headers = grpc::METADATA.iter().map(|name| (*name).to_owned()).collect();
+        let (authenticate, authorize) = (Arc::new(PassThrough), Arc::new(PassThrough));
+        Self { opener, config, guard: Arc::new(guard), tls: None, authenticate, authorize, observer }
+    }
+
+    /// Speaks TLS. The configuration decides on certificates and should offer `h2` and `http/1.1` by ALPN.
+    #[must_use]
+    pub fn tls(mut self, config: Arc<ServerConfig>) -> Self {
+        self.tls = Some(TlsAcceptor::from(config));
+        self
+    }
+
+    /// Asks this one who each client is.
+    #[must_use]
+    pub fn authenticate(mut self, authenticate: Arc<dyn DynAuthenticate>) -> Self {
+        self.authenticate = authenticate;
+        self
+    }
+
+    /// Asks this one what each client may do.
+    #[must_use]
+    pub fn authorize(mut self, authorize: Arc<dyn Authorize>) -> Self {
+        self.authorize = authorize;
+        self
+    }
+}
+
+impl<O: Open> HubAdapter for HttpAdapter<O> {
+    fn serve(self: Arc<Self>, client: Client) -> impl Future<Output = ()> + Send {
+        serve::serve_client(self, client)
+    }
+
+    fn max_clients(&self) -> usize {
+        self.config.max_connections
+    }
+}
+
+impl<O: Open> fmt::Debug for HttpAdapter<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpAdapter").field("config", &self.config).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,162 @@
+//! What clients are told when there is no answer of the target: a Kubernetes `Status`, or a gRPC status for gRPC clients.
+
+use super::{BadHead, BadTarget};
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body_util::Full;
+use mctunnel_core::{ErrorCode, OpenError, Unauthenticated};
+use std::time::Duration;
+
+/// A request that was refused, in the terms of who refused it.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refused {
+    /// The head breaks the rules.
+    #[error("{0}")]
+    Head(BadHead),
+    /// The target cannot be read.
+    #[error("{0}")]
+    Target(#[from] BadTarget),
+    /// The gRPC metadata that should name the target cannot be read.
+    #[error("{0}")]
+    Metadata(&'static str),
+    /// Who the client is could not be established.
+    #[error("{0}")]
+    Unauthenticated(#[from] Unauthenticated),
+    /// Policy says no.
+    #[error("{0}")]
+    Denied(String),
+    /// The stream was not opened, or its target gave no answer.
+    #[error("{0}")]
+    Open(#[from] OpenError),
+    /// The target's answer must not be passed on.
+    #[error("{0}")]
+    BadAnswer(&'static str),
+}
+
+impl Refused {
+    pub(super) fn status(&self) -> StatusCode {
+        match self {
+            Self::Head(bad) => StatusCode::from_u16(bad.http_status()).unwrap_or(StatusCode::BAD_REQUEST),
+            Self::Target(_) | Self::Metadata(_) => StatusCode::BAD_REQUEST,
+            Self::Unauthenticated(Unauthenticated::Rejected(_)) => StatusCode::UNAUTHORIZED,
+            Self::Unauthenticated(Unauthenticated::Unavailable(_)) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Denied(_) => StatusCode::FORBIDDEN,
+            Self::Open(error) => StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::BAD_GATEWAY),
+            Self::BadAnswer(_) => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    pub(super) fn code(&self) -> ErrorCode {
+        match self {
+            Self::Head(bad) => bad.code(),
+            Self::Target(bad) => bad.code(),
+            Self::Metadata(_) => ErrorCode {
+                code: "MCT-HTTP-BAD-METADATA",
+                remedy: "set x-mctunnel-cluster, x-mctunnel-host (name.namespace) and x-mctunnel-port, each once",
+            },
+            Self::Unauthenticated(Unauthenticated::Rejected(_)) => {
+                ErrorCode { code: "MCT-HTTP-UNAUTHENTICATED", remedy: "send one valid credential with every request" }
+            }
+            Self::Unauthenticated(Unauthenticated::Unavailable(_)) => ErrorCode {
+                code: "MCT-HTTP-AUTHENTICATION-UNAVAILABLE",
+                remedy: "try again later; the hub's log says which provider does not answer",
+            },
+            Self::Denied(_) => {
+                ErrorCode { code: "MCT-HTTP-DENIED", remedy: "ask the hub's operator for a policy that allows it" }
+            }
+            Self::Open(error) => error.code(),
+            Self::BadAnswer(_) => ErrorCode {
+                code: "MCT-HTTP-BAD-ANSWER",
+                remedy: "check what the target answers; the gateway does not pass this on",
+            },
+        }
+    }
+
+    fn retry_after(&self) -> Option<u64> {
+        let seconds = |wait: Duration| wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        match self {
+            Self::Open(error) => error.retry_after().map(seconds),
+            Self::Unauthenticated(Unauthenticated::Unavailable(_)) => Some(1),
+            _ => None,
+        }
+    }
+
+    /// The answer for a client that speaks Kubernetes' HTTP.
+    pub(super) fn to_status(&self) -> Response<Full<Bytes>> {
+        let (status, code) = (self.status(), self.code());
+        let retry_after = self.retry_after();
+        let mut details = serde_json::json!({
+            "causes": [{ "reason": code.code, "message": code.remedy }],
+        });
+        if let (Some(seconds), Some(details)) = (retry_after, details.as_object_mut()) {
+            details.insert("retryAfterSeconds".to_owned(), seconds.into());
+        }
+        let body = serde_json::json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": format!("{self} ({}: {})", code.code, code.remedy),
+            "reason": reason(status),
+            "details": details,
+            "code": status.as_u16(),
+        });
+        let mut response = Response::new(Full::from(body.to_string()));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(seconds) = retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"mctunnel\""));
+        }
+        response
+    }
+
+    /// The answer for a gRPC client: a call that ended before it began.
+    pub(super) fn to_grpc(&self) -> Response<Full<Bytes>> {
+        let code = self.code();
+        let message = printable(&format!("{self} ({}: {})", code.code, code.remedy));
+        let mut response = Response::new(Full::default());
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert("grpc-status", HeaderValue::from_static(grpc_code(self.status())));
+        if let Ok(message) = HeaderValue::from_str(&message) {
+            headers.insert("grpc-message", message);
+        }
+        response
+    }
+}
+
+/// Kubernetes' word for a status.
+fn reason(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        500 => "InternalError",
+        _ => "",
+    }
+}
+
+/// gRPC's number for a status.
+fn grpc_code(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        400 | 431 => "3", // INVALID_ARGUMENT
+        401 => "16",      // UNAUTHENTICATED
+        403 => "7",       // PERMISSION_DENIED
+        404 => "5",       // NOT_FOUND
+        500 => "13",      // INTERNAL
+        504 => "4",       // DEADLINE_EXCEEDED
+        _ => "14",        // UNAVAILABLE
+    }
+}
+
+/// gRPC messages are percent-encoded; what would need it is replaced.
+fn printable(text: &str) -> String {
+    text.chars().take(1000).map(|c| if (' '..='~').contains(&c) && c != '%' { c } else { '?' }).collect()
+}

@@ -1,0 +1,89 @@
+//! The body of an answer: the target's, as it comes through the tunnel, or our own.
+
+use crate::open_stream::OpenStream;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::{Body, Frame, SizeHint};
+use mctunnel_core::ByteStream;
+use mctunnel_http::{ExchangeError, MessageBody};
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+use tokio_util::task::AbortOnDropHandle;
+
+/// What clients get.
+pub(super) enum GatewayBody<S: ByteStream> {
+    Own(Full<Bytes>),
+    Tunnelled(Box<Tunnelled<S>>),
+}
+
+impl<S: ByteStream> From<Full<Bytes>> for GatewayBody<S> {
+    fn from(body: Full<Bytes>) -> Self {
+        Self::Own(body)
+    }
+}
+
+impl<S: ByteStream> Body for GatewayBody<S> {
+    type Data = Bytes;
+    type Error = ExchangeError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ExchangeError>>> {
+        match self.get_mut() {
+            Self::Own(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Self::Tunnelled(body) => body.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Own(body) => body.is_end_stream(),
+            Self::Tunnelled(body) => body.body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Own(body) => body.size_hint(),
+            Self::Tunnelled(body) => body.body.size_hint(),
+        }
+    }
+}
+
+/// The target's answer. Dropping it ends the exchange: the rest of the request is not sent any more.
+pub(super) struct Tunnelled<S: ByteStream> {
+    body: MessageBody<S>,
+    /// The request's body on its way, if it has not arrived whole.
+    _upload: Option<AbortOnDropHandle<()>>,
+    open: Option<OpenStream>,
+    bytes_down: u64,
+}
+
+impl<S: ByteStream> Tunnelled<S> {
+    pub(super) fn new(body: MessageBody<S>, upload: Option<AbortOnDropHandle<()>>, open: OpenStream) -> Self {
+        let mut tunnelled = Self { body, _upload: upload, open: Some(open), bytes_down: 0 };
+        if tunnelled.body.is_end_stream() {
+            tunnelled.ended(None);
+        }
+        tunnelled
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ExchangeError>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        match &frame {
+            Some(Ok(frame)) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                self.bytes_down += u64::try_from(bytes).unwrap_or(u64::MAX);
+            }
+            Some(Err(error)) => self.ended(Some(error.to_string())),
+            None => self.ended(None),
+        }
+        Poll::Ready(frame)
+    }
+
+    fn ended(&mut self, error: Option<String>) {
+        if let Some(open) = self.open.take() {
+            open.ended(0, self.bytes_down, error);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Steps 4 and 5: the request's head and what there is of its body in one flight with the opening of the stream, then the answer.
+
+use super::{
+    HttpAdapter,
+    answer::Refused,
+    body::{GatewayBody, Tunnelled},
+    fields,
+    serve::Connection,
+    service::Routed,
+    upgrade::{self, Asked},
+};
+use crate::open_stream::OpenStream;
+use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
+use http::{HeaderValue, Response, StatusCode, header, request::Parts};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use mctunnel_core::{ByteStream, Happening, Open, OpenError, OpenRequest, Priority};
+use mctunnel_http::{
+    Answer, BodyKind, ExchangeError, MessageHalves, MessageReader, MessageWriter, PumpError, RequestHead, ResponseHead,
+    split,
+};
+use std::sync::Arc;
+use tokio::time::{Instant, timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+pub(super) async fn run<O: Open>(
+    adapter: &Arc<HttpAdapter<O>>,
+    connection: &Arc<Connection>,
+    routed: Routed,
+    mut parts: Parts,
+    mut body: Incoming,
+    begun: Instant,
+) -> Result<Response<GatewayBody<O::Stream>>, Refused> {
+    let on_upgrade = upgrade::take(&mut parts, routed.asked)?;
+    let upgrade = routed.asked != Asked::Nothing;
+    fields::for_target(&mut parts.headers, upgrade);
+    let kind = if upgrade { BodyKind::None } else { BodyKind::of(&body) };
+    let head = RequestHead {
+        method: parts.method,
+        path: routed.path,
+        authority: Bytes::new(),
+        fields: parts.headers,
+        body: kind,
+        upgrade,
+    };
+    // 4 open
+    let asked = Instant::now();
+    let first_bytes = first_flight(&head, kind, &mut body);
+    let sent_with_open = u64::try_from(first_bytes.len()).unwrap_or(u64::MAX);
+    let mut request = OpenRequest::new(routed.destination.clone());
+    request.protocol = routed.protocol;
+    request.priority = if upgrade { Priority::Interactive } else { Priority::Normal };
+    request.timeout = adapter.config.open_timeout;
+    request.wait_for_tunnel = adapter.config.wait_for_tunnel;
+    request.first_bytes = first_bytes;
+    let stream = open(adapter, request).await?;
+    let (cluster, target) = (routed.destination.cluster, routed.destination.target.to_string());
+    let opened = Happening::StreamOpened { cluster: cluster.clone(), target, took: asked.elapsed() };
+    adapter.observer.observe(&opened);
+    let open_stream = OpenStream::new(Arc::clone(&adapter.observer), cluster, sent_with_open);
+    let joined = Instant::now();
+    // 5 pass bodies both ways
+    let MessageHalves { mut writer, mut reader } = split(stream);
+    if upgrade {
+        let answer = answer(&mut reader).await?;
+        if answer.status == StatusCode::SWITCHING_PROTOCOLS {
+            let halves = MessageHalves { writer, reader };
+            return upgrade::switch(connection, routed.asked, answer, on_upgrade, halves, open_stream);
+        }
+        // The agent may be gone already, with all of its answer sent.
+        let _ = writer.finish().await;
+        let mut response = respond(answer, &routed.prefix, reader, None, open_stream)?;
+        if routed.asked == Asked::Upgrade {
+            // A client that asked to upgrade may have sent more than a request.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        return Ok(response);
+    }
+    let upload = if body.is_end_stream() {
+        writer.finish().await.map_err(cut)?;
+        None
+    } else {
+        Some(upload(writer, kind, body))
+    };
+    let answer = answer(&mut reader).await?;
+    let response = respond(answer, &routed.prefix, reader, upload, open_stream)?;
+    Ok(timed(adapter, response, [begun, asked, joined]))
+}
+
+/// Sends a request's body while its answer is awaited, and after.
+#[expect(clippy::disallowed_methods, reason = "the handle aborts the task when the exchange is over")]
+fn upload<S: ByteStream>(mut writer: MessageWriter<S>, kind: BodyKind, body: Incoming) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        match writer.pump(kind, body).await {
+            Ok(()) => {}
+            // The answer's reader learns it as well; it decides what the client is told.
+            Err(PumpError::Stream(error)) => tracing::debug!(%error, "A request's body was not taken whole."),
+            Err(PumpError::Body(error)) => tracing::debug!(%error, "A client did not send its body whole."),
+        }
+    }))
+}
+
+/// The head, and so much of a short body as is there already: most requests travel in one flight.
+fn first_flight(head: &RequestHead, kind: BodyKind, body: &mut Incoming) -> Bytes {
+    let head = head.encode();
+    let short = body.size_hint().exact().is_some_and(|len| len <= SHORT);
+    if kind != BodyKind::Raw || !short {
+        return head;
+    }
+    let mut flight = BytesMut::from(&head[..]);
+    while !body.is_end_stream() {
+        match body.frame().now_or_never() {
+            Some(Some(Ok(frame))) => {
+                if let Ok(data) = frame.into_data() {
+                    flight.extend_from_slice(&data);
+                }
+            }
+            // Not there yet, or broken: the pump behind us finds out.
+            Some(None | Some(Err(_))) | None => break,
+        }
+    }
+    flight.freeze()
+}
+
+/// Fits, with a usual head, into the early window of a stream.
+const SHORT: u64 = 16 * 1024;
+
+async fn open<O: Open>(adapter: &HttpAdapter<O>, request: OpenRequest) -> Result<O::Stream, OpenError> {
+    // The opener keeps to its limits by contract; this one stands behind it, so that no client hangs on one that does not.
+    let limit = request.timeout + request.wait_for_tunnel + std::time::Duration::from_secs(1);
+    let late = || OpenError::Timeout(format!("no answer within {limit:?}"));
+    timeout(limit, adapter.opener.open(request)).await.unwrap_or_else(|_| Err(late()))
+}
+
+async fn answer<S: ByteStream>(reader: &mut MessageReader<S>) -> Result<ResponseHead, Refused> {
+    match reader.answer().await {
+        Ok(Answer::Head(head)) => Ok(head),
+        Ok(Answer::Failure(failure)) => Err(Refused::Open(failure.into_open_error())),
+        Err(ExchangeError::Cut(error)) => Err(cut(error)),
+        Err(error) => Err(Refused::Open(OpenError::Internal(error.to_string()))),
+    }
+}
+
+fn cut(error: std::io::Error) -> Refused {
+    Refused::Open(OpenError::TunnelLost(error.to_string()))
+}
+
+/// The target's answer as the client gets it.
+fn respond<S: ByteStream>(
+    answer: ResponseHead,
+    prefix: &str,
+    reader: MessageReader<S>,
+    upload: Option<AbortOnDropHandle<()>>,
+    open: OpenStream,
+) -> Result<Response<GatewayBody<S>>, Refused> {
+    if answer.status == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(Refused::BadAnswer("the target changed the protocol without being asked"));
+    }
+    let body = Tunnelled::new(reader.into_body(answer.body), upload, open);
+    let mut response = Response::new(GatewayBody::Tunnelled(Box::new(body)));
+    *response.status_mut() = answer.status;
+    *response.headers_mut() = answer.fields;
+    fields::for_client(response.headers_mut(), false);
+    redirected(response, prefix)
+}
+
+/// Redirects stay inside the target: a path gets the prefix under which the client sees it, another host is refused.
+fn redirected<B>(mut response: Response<B>, prefix: &str) -> Result<Response<B>, Refused> {
+    let Some(location) = response.headers().get(header::LOCATION) else { return Ok(response) };
+    let text = location.to_str().unwrap_or("//");
+    let absolute = text.starts_with("//")
+        || text.contains('\\')
+        || text.split(['/', '?', '#']).next().is_some_and(|s| s.contains(':'));
+    if absolute && response.status().is_redirection() {
+        return Err(Refused::BadAnswer("the target redirects to another host"));
+    }
+    if text.starts_with('/') && !absolute && !prefix.is_empty() {
+        if let Ok(location) = HeaderValue::from_str(&format!("{prefix}{text}")) {
+            response.headers_mut().insert(header::LOCATION, location);
+        }
+    }
+    Ok(response)
+}
+
+/// Tells the client how long each hop took, if it is to know.
+fn timed<O: Open, B>(
+    adapter: &HttpAdapter<O>,
+    mut response: Response<B>,
+    [begun, asked, joined]: [Instant; 3],
+) -> Response<B> {
+    if adapter.config.server_timing {
+        let millis = |from: Instant, to: Instant| to.duration_since(from).as_secs_f64() * 1e3;
+        let text = format!(
+            "gateway;dur={:.3}, open;dur={:.3}, target;dur={:.3}",
+            millis(begun, asked),
+            millis(asked, joined),
+            millis(joined, Instant::now()),
+        );
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            response.headers_mut().append("server-timing", value);
+        }
+    }
+    response
+}

@@ -1,0 +1,130 @@
+//! One client connection: TLS, HTTP/1.1 behind the guard or HTTP/2, and a graceful end.
+
+use super::{Guarded, HttpAdapter, RefusedHead, service::serve_request, upgrade::Pipes};
+use crate::Client;
+use hyper::{
+    Request,
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use mctunnel_core::Open;
+use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+/// What the requests of one connection share.
+pub(super) struct Connection {
+    pub(super) peer: SocketAddr,
+    /// Why the guard refused a head; HTTP/1.1 only.
+    pub(super) refused: Option<Arc<RefusedHead>>,
+    /// Upgraded requests that go on as plain bytes.
+    pub(super) pipes: Pipes,
+}
+
+pub(super) async fn serve_client<O: Open>(adapter: Arc<HttpAdapter<O>>, client: Client) {
+    let Client { socket, peer, stopping } = client;
+    let Some(tls) = &adapter.tls else {
+        return serve_http1(&adapter, socket, peer, &stopping).await;
+    };
+    let Ok(Ok(stream)) = timeout(adapter.config.head_timeout, tls.accept(socket)).await else {
+        // Not TLS, or a client that does not know our CA: it knows why better than we do.
+        tracing::debug!(%peer, "A client did not complete its TLS handshake.");
+        return;
+    };
+    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+        serve_http2(&adapter, stream, peer, &stopping).await;
+    } else {
+        serve_http1(&adapter, stream, peer, &stopping).await;
+    }
+}
+
+async fn serve_http1<O: Open>(
+    adapter: &Arc<HttpAdapter<O>>,
+    io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: SocketAddr,
+    stopping: &CancellationToken,
+) {
+    let io = Guarded::new(io, Arc::clone(&adapter.guard));
+    let connection = Arc::new(Connection { peer, refused: Some(io.refused()), pipes: Pipes::default() });
+    let service = service_fn(|request| answer(adapter, &connection, request));
+    let mut serving = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(adapter.config.head_timeout)
+            .serve_connection(TokioIo::new(io), service)
+            .with_upgrades()
+    );
+    let ended = tokio::select! {
+        ended = &mut serving => ended,
+        () = stopping.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    note(peer, ended);
+    connection.pipes.finished().await;
+}
+
+async fn serve_http2<O: Open>(
+    adapter: &Arc<HttpAdapter<O>>,
+    io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: SocketAddr,
+    stopping: &CancellationToken,
+) {
+    let connection = Arc::new(Connection { peer, refused: None, pipes: Pipes::default() });
+    let service = {
+        let (adapter, connection) = (Arc::clone(adapter), Arc::clone(&connection));
+        service_fn(move |request| {
+            let (adapter, connection) = (Arc::clone(&adapter), Arc::clone(&connection));
+            async move { answer(&adapter, &connection, request).await }
+        })
+    };
+    let mut serving = pin!(
+        http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .enable_connect_protocol()
+            .max_concurrent_streams(adapter.config.max_requests_per_connection)
+            .max_header_list_size(HEADER_LIST)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(SEND_BUFFER)
+            .serve_connection(TokioIo::new(io), service)
+    );
+    let ended = tokio::select! {
+        ended = &mut serving => ended,
+        () = stopping.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    note(peer, ended);
+    connection.pipes.finished().await;
+}
+
+/// The same as the guard allows on HTTP/1.1.
+const HEADER_LIST: u32 = 64 * 1024;
+/// What one request's body may have under way.
+const STREAM_WINDOW: u32 = 256 * 1024;
+/// What all bodies of a connection may have under way: the most memory a client can make us hold.
+const CONNECTION_WINDOW: u32 = 2 * 1024 * 1024;
+const SEND_BUFFER: usize = 256 * 1024;
+
+async fn answer<O: Open>(
+    adapter: &Arc<HttpAdapter<O>>,
+    connection: &Arc<Connection>,
+    request: Request<Incoming>,
+) -> Result<hyper::Response<super::body::GatewayBody<O::Stream>>, Infallible> {
+    // Boxed: a connection that waits for its next request does not keep the room the last one needed.
+    Ok(Box::pin(serve_request(adapter, connection, request)).await)
+}
+
+fn note(peer: SocketAddr, ended: Result<(), hyper::Error>) {
+    if let Err(error) = ended {
+        tracing::debug!(%peer, %error, "A client's connection broke.");
+    }
+}

@@ -1,0 +1,160 @@
+//! One request, steps 1 to 5 of its path. Each request is authenticated, routed and authorised by itself, whatever came before it
+//! on the same connection.
+
+use super::{
+    HttpAdapter,
+    answer::Refused,
+    body::GatewayBody,
+    exchange, fields, grpc,
+    guard::check_h2,
+    route,
+    serve::Connection,
+    upgrade::{self, Asked},
+};
+use http::{HeaderValue, Method, Request, Response, Version, header, request::Parts, uri::PathAndQuery};
+use hyper::body::Incoming;
+use mctunnel_core::{Access, Decision, Destination, Evidence, Happening, Open, OpenError, Protocol, Secret};
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// A request whose target was parsed. Policy, audit and agent all see this one.
+pub(super) struct Routed {
+    pub(super) destination: Destination,
+    pub(super) protocol: Protocol,
+    pub(super) path: PathAndQuery,
+    /// What a path of the target looks like to the client: for redirects.
+    pub(super) prefix: String,
+    pub(super) asked: Asked,
+}
+
+pub(super) async fn serve_request<O: Open>(
+    adapter: &Arc<HttpAdapter<O>>,
+    connection: &Arc<Connection>,
+    mut request: Request<Incoming>,
+) -> Response<GatewayBody<O::Stream>> {
+    let begun = Instant::now();
+    let request_id = fields::ensure_request_id(request.headers_mut());
+    let is_grpc = grpc::is_grpc(request.headers());
+    let asks_upgrade = request.headers().contains_key(header::UPGRADE);
+    let mut response = match steps(adapter, connection, request, begun).await {
+        Ok(response) => response,
+        Err((refused, destination)) => {
+            observe(adapter, destination.as_ref(), &refused);
+            let mut answer = if is_grpc { refused.to_grpc() } else { refused.to_status() };
+            let ends = matches!(refused, Refused::Head(_)) || asks_upgrade;
+            if ends && connection.refused.is_some() {
+                // What follows on this connection cannot be trusted to be a request.
+                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            answer.map(GatewayBody::from)
+        }
+    };
+    response.headers_mut().entry(fields::REQUEST_ID).or_insert(request_id);
+    response
+}
+
+type Failed = (Refused, Option<Destination>);
+
+async fn steps<O: Open>(
+    adapter: &Arc<HttpAdapter<O>>,
+    connection: &Arc<Connection>,
+    request: Request<Incoming>,
+    begun: Instant,
+) -> Result<Response<GatewayBody<O::Stream>>, Failed> {
+    check(adapter, connection, request.version(), request.uri().path(), &request).map_err(alone)?;
+    // 1 authenticate
+    let evidence = evidence(&request, connection);
+    let identity = adapter.authenticate.authenticate(&evidence).await.map_err(|e| alone(e.into()))?;
+    // 2 route
+    let (mut parts, body) = request.into_parts();
+    let routed = find_target(&mut parts).map_err(alone)?;
+    // 3 authorise
+    let access = Access {
+        identity: &identity,
+        destination: &routed.destination,
+        method: parts.method.as_str(),
+        path: routed.path.as_str(),
+    };
+    if let Decision::Denied(rule) = adapter.authorize.authorize(&access) {
+        return Err((Refused::Denied(rule), Some(routed.destination)));
+    }
+    // 4 open, 5 pass bodies both ways
+    let destination = routed.destination.clone();
+    exchange::run(adapter, connection, routed, parts, body, begun).await.map_err(|refused| (refused, Some(destination)))
+}
+
+fn alone(refused: Refused) -> Failed {
+    (refused, None)
+}
+
+/// The rules for heads. HTTP/1.1 was checked byte by byte before it came here; what was refused then stands in the slot.
+fn check<O: Open>(
+    adapter: &HttpAdapter<O>,
+    connection: &Connection,
+    version: Version,
+    path: &str,
+    request: &Request<Incoming>,
+) -> Result<(), Refused> {
+    match &connection.refused {
+        // No request with this target passes the guard: it is the guard's own.
+        Some(slot) if path == "*" => {
+            let reason = slot.take().unwrap_or(super::BadHead::Malformed("it was refused"));
+            Err(Refused::Head(reason))
+        }
+        Some(_) => Ok(()),
+        None => {
+            debug_assert_eq!(version, Version::HTTP_2);
+            let (parts, ()) = clone_parts(request).into_parts();
+            check_h2(&parts, &adapter.guard).map_err(Refused::Head)
+        }
+    }
+}
+
+/// The head without the body, for checks that take a head.
+fn clone_parts(request: &Request<Incoming>) -> Request<()> {
+    let mut head = Request::new(());
+    *head.method_mut() = request.method().clone();
+    *head.uri_mut() = request.uri().clone();
+    *head.version_mut() = request.version();
+    *head.headers_mut() = request.headers().clone();
+    *head.extensions_mut() = request.extensions().clone();
+    head
+}
+
+fn evidence(request: &Request<Incoming>, connection: &Connection) -> Evidence {
+    let authorization = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    Evidence { authorization: authorization.map(Secret::new), peer: Some(connection.peer) }
+}
+
+/// Parses the target, once. From here on the request is for this destination and no other.
+fn find_target(parts: &mut Parts) -> Result<Routed, Refused> {
+    let asked = upgrade::asked(parts)?;
+    let sent = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    if grpc::is_by_metadata(&parts.headers) {
+        let destination = grpc::route(&parts.headers)?;
+        let path = PathAndQuery::try_from(sent).map_err(|_| Refused::Metadata("the path cannot be read"))?;
+        return Ok(Routed { destination, protocol: Protocol::grpc(), path, prefix: String::new(), asked });
+    }
+    let routed = route(sent)?;
+    let path_len = routed.forward.find('?').unwrap_or(routed.forward.len());
+    let sent_path = sent.get(..sent.find('?').unwrap_or(sent.len())).unwrap_or(sent);
+    let prefix = sent_path.get(..sent_path.len().saturating_sub(path_len)).unwrap_or_default().to_owned();
+    let path = PathAndQuery::try_from(routed.forward)
+        .map_err(|_| Refused::Head(super::BadHead::Malformed("the path cannot be read")))?;
+    let protocol = if grpc::is_grpc(&parts.headers) { Protocol::grpc() } else { Protocol::http() };
+    if asked == Asked::WebSocketOverHttp2 {
+        parts.method = Method::GET;
+    }
+    Ok(Routed { destination: routed.destination, protocol, path, prefix, asked })
+}
+
+fn observe<O: Open>(adapter: &HttpAdapter<O>, destination: Option<&Destination>, refused: &Refused) {
+    // Clients make up names of clusters; only known ones become a label.
+    let known = !matches!(refused, Refused::Open(OpenError::UnknownCluster) | Refused::Denied(_));
+    adapter.observer.observe(&Happening::StreamRefused {
+        cluster: destination.filter(|_| known).map(|destination| destination.cluster.clone()),
+        target: destination.map(|destination| destination.target.to_string()).unwrap_or_default(),
+        code: refused.code().code,
+        reason: refused.to_string(),
+    });
+}

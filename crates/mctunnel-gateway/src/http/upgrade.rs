@@ -1,0 +1,126 @@
+//! Requests that become plain bytes: WebSocket and SPDY/3.1 over HTTP/1.1, WebSocket over HTTP/2 (RFC 8441).
+
+use super::{answer::Refused, body::GatewayBody, fields, guard::BadHead, serve::Connection};
+use crate::open_stream::OpenStream;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use http_body_util::Full;
+use hyper::{ext::Protocol, upgrade::OnUpgrade};
+use hyper_util::rt::TokioIo;
+use mctunnel_core::ByteStream;
+use mctunnel_http::{MessageHalves, ResponseHead};
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncWriteExt, copy_bidirectional},
+    task::JoinSet,
+};
+
+/// What of this kind a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    Nothing,
+    /// `Upgrade` over HTTP/1.1; the guard has checked it.
+    Upgrade,
+    /// Extended CONNECT over HTTP/2.
+    WebSocketOverHttp2,
+}
+
+/// Finds out what is asked for.
+pub(super) fn asked(parts: &Parts) -> Result<Asked, Refused> {
+    if parts.method == Method::CONNECT {
+        return match parts.extensions.get::<Protocol>() {
+            Some(protocol) if protocol.as_str() == "websocket" => Ok(Asked::WebSocketOverHttp2),
+            _ => Err(Refused::Head(BadHead::Method)),
+        };
+    }
+    Ok(if parts.headers.contains_key(header::UPGRADE) { Asked::Upgrade } else { Asked::Nothing })
+}
+
+/// Takes the client's connection-to-be from the request, and writes the request as HTTP/1.1 would have it.
+pub(super) fn take(parts: &mut Parts, asked: Asked) -> Result<Option<OnUpgrade>, Refused> {
+    if asked == Asked::Nothing {
+        return Ok(None);
+    }
+    if asked == Asked::WebSocketOverHttp2 {
+        let key = STANDARD.encode(rand::random::<[u8; 16]>());
+        let headers = &mut parts.headers;
+        headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        headers.insert(header::SEC_WEBSOCKET_KEY, HeaderValue::from_str(&key).unwrap_or(HeaderValue::from_static("")));
+    }
+    let on_upgrade = parts.extensions.remove::<OnUpgrade>();
+    on_upgrade.map(Some).ok_or(Refused::Head(BadHead::Upgrade("this connection cannot be upgraded")))
+}
+
+/// Answers the client and joins the two sides once it has the answer.
+pub(super) fn switch<S: ByteStream>(
+    connection: &Connection,
+    asked: Asked,
+    answer: ResponseHead,
+    on_upgrade: Option<OnUpgrade>,
+    halves: MessageHalves<S>,
+    open: OpenStream,
+) -> Result<Response<GatewayBody<S>>, Refused> {
+    let Some(on_upgrade) = on_upgrade else {
+        return Err(Refused::BadAnswer("the target changed the protocol without being asked"));
+    };
+    connection.pipes.spawn(async move {
+        let (Ok(client), Some((stream, early))) = (on_upgrade.await, halves.reunite()) else {
+            return open.ended(0, 0, Some("the client did not take the upgrade".to_owned()));
+        };
+        pipe(TokioIo::new(client), stream, early, open).await;
+    });
+    let mut response = Response::new(Full::default().into());
+    *response.headers_mut() = answer.fields;
+    if asked == Asked::WebSocketOverHttp2 {
+        fields::for_client(response.headers_mut(), false);
+        response.headers_mut().remove(header::SEC_WEBSOCKET_ACCEPT);
+        *response.status_mut() = StatusCode::OK;
+    } else {
+        fields::for_client(response.headers_mut(), true);
+        response.headers_mut().remove(CONTENT_LENGTH);
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    }
+    Ok(response)
+}
+
+const CONTENT_LENGTH: HeaderName = header::CONTENT_LENGTH;
+
+/// Bytes both ways until both sides have ended. `early` came right behind the target's answer.
+async fn pipe<S: ByteStream>(
+    mut client: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+    mut stream: S,
+    early: Bytes,
+    open: OpenStream,
+) {
+    let piped = async {
+        client.write_all(&early).await?;
+        copy_bidirectional(&mut client, &mut stream).await
+    };
+    match piped.await {
+        Ok((up, down)) => open.ended(up, down, None),
+        // Both are dropped: the target sees a cut, and so does the client, for want of an end in its own protocol.
+        Err(error) => open.ended(0, 0, Some(error.to_string())),
+    }
+}
+
+// === Pipes ===
+
+/// The upgraded requests of a connection. They end with it.
+#[derive(Default)]
+pub(super) struct Pipes(Mutex<JoinSet<()>>);
+
+impl Pipes {
+    fn spawn(&self, pipe: impl Future<Output = ()> + Send + 'static) {
+        let mut pipes = self.0.lock();
+        // What is over is forgotten, so that a connection with many requests does not collect them.
+        while pipes.try_join_next().is_some() {}
+        pipes.spawn(pipe);
+    }
+
+    /// Resolves when the last one is over.
+    pub(super) async fn finished(&self) {
+        let mut pipes = std::mem::take(&mut *self.0.lock());
+        while pipes.join_next().await.is_some() {}
+    }
+}

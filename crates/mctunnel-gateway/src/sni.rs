@@ -1,0 +1,134 @@
+//! The SNI adapter: a TLS client that asks for `CLUSTER.SUFFIX` is passed through, unterminated, to that cluster's kube-apiserver.
+//! The hub sees the name and nothing else.
+
+mod hello;
+
+use crate::{Client, HubAdapter, open_stream::OpenStream};
+use hello::{BadHello, read_hello};
+use mctunnel_core::{
+    ClusterName, Destination, ErrorCode, Happening, Open, OpenRequest, Target, observe::SharedObserver, splice::splice,
+};
+use std::{fmt, sync::Arc, time::Duration};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout},
+};
+
+/// How SNI clients are treated. Begin with [`SniConfig::new`] and change what differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SniConfig {
+    /// What follows the cluster's name, beginning with a dot: `.hub.example.com`.
+    pub suffix: String,
+    /// The longest a client may take to say whom it wants. Default 10 s.
+    pub hello_timeout: Duration,
+    /// The longest to wait for the kube-apiserver. Default 8 s.
+    pub open_timeout: Duration,
+    /// How long to wait for a cluster whose agent is just reconnecting. Default 5 s.
+    pub wait_for_tunnel: Duration,
+    /// How many connections there may be. Default 65,536.
+    pub max_connections: usize,
+}
+
+impl SniConfig {
+    /// The defaults, for names that end in `suffix`.
+    #[must_use]
+    pub fn new(suffix: &str) -> Self {
+        Self {
+            suffix: format!(".{}", suffix.trim_start_matches('.').to_ascii_lowercase()),
+            hello_timeout: Duration::from_secs(10),
+            open_timeout: Duration::from_secs(8),
+            wait_for_tunnel: Duration::from_secs(5),
+            max_connections: 65_536,
+        }
+    }
+}
+
+/// Serves TLS clients by the name they ask for.
+pub struct SniAdapter<O: Open> {
+    opener: O,
+    config: SniConfig,
+    observer: SharedObserver,
+}
+
+impl<O: Open> SniAdapter<O> {
+    /// An adapter that opens its streams with `opener`.
+    #[must_use]
+    pub fn new(opener: O, config: SniConfig, observer: SharedObserver) -> Self {
+        Self { opener, config, observer }
+    }
+
+    /// Steps 2 to 4. There is no way to tell a TLS client why not: it is closed, and the reason is in the log.
+    async fn establish(&self, socket: &mut TcpStream) -> Result<(O::Stream, OpenStream), Refused> {
+        let hello = timeout(self.config.hello_timeout, read_hello(socket)).await;
+        let hello = hello.unwrap_or(Err(BadHello::Slow))?;
+        let cluster = self.cluster_of(&hello.name).ok_or(BadHello::OtherName)?;
+        let destination = Destination { cluster: cluster.clone(), target: Target::KubeApi };
+        let asked = Instant::now();
+        let first = u64::try_from(hello.bytes.len()).unwrap_or(u64::MAX);
+        let mut request = OpenRequest::new(destination);
+        request.timeout = self.config.open_timeout;
+        request.wait_for_tunnel = self.config.wait_for_tunnel;
+        request.first_bytes = hello.bytes;
+        let stream = self.opener.open(request).await.map_err(|error| Refused {
+            cluster: (error.code() != mctunnel_core::OpenError::UnknownCluster.code()).then(|| cluster.clone()),
+            code: error.code(),
+            reason: error.to_string(),
+        })?;
+        self.observer.observe(&Happening::StreamOpened {
+            cluster: cluster.clone(),
+            target: Target::KubeApi.to_string(),
+            took: asked.elapsed(),
+        });
+        Ok((stream, OpenStream::new(Arc::clone(&self.observer), cluster, first)))
+    }
+
+    fn cluster_of(&self, name: &str) -> Option<ClusterName> {
+        ClusterName::parse(name.to_ascii_lowercase().strip_suffix(&self.config.suffix)?).ok()
+    }
+}
+
+impl<O: Open> HubAdapter for SniAdapter<O> {
+    async fn serve(self: Arc<Self>, client: Client) {
+        let mut socket = client.socket;
+        // Boxed: what opening needs is given back before the splice, which may last for days.
+        match Box::pin(self.establish(&mut socket)).await {
+            Ok((stream, open)) => {
+                let spliced = splice(socket, stream).await;
+                open.ended(spliced.bytes_up, spliced.bytes_down, spliced.error.map(|error| error.to_string()));
+            }
+            Err(refused) => self.observer.observe(&Happening::StreamRefused {
+                cluster: refused.cluster,
+                target: Target::KubeApi.to_string(),
+                code: refused.code.code,
+                reason: refused.reason,
+            }),
+        }
+    }
+
+    fn max_clients(&self) -> usize {
+        self.config.max_connections
+    }
+}
+
+impl<O: Open> fmt::Debug for SniAdapter<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SniAdapter").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+struct Refused {
+    cluster: Option<ClusterName>,
+    code: ErrorCode,
+    reason: String,
+}
+
+impl From<BadHello> for Refused {
+    fn from(bad: BadHello) -> Self {
+        let code = ErrorCode {
+            code: "MCT-SNI-BAD-HELLO",
+            remedy: "connect with TLS and the server name CLUSTER.SUFFIX, as --sni-suffix says",
+        };
+        Self { cluster: None, code, reason: bad.to_string() }
+    }
+}

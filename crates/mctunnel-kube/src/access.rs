@@ -1,0 +1,123 @@
+//! Where the cluster's kube-apiserver is, and with which credentials the agent itself talks to it: from the pod it runs in, or
+//! from a kubeconfig file. Reading these is this crate's, because Kubernetes says where they are.
+
+use crate::{ApiServer, KubeError};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use mctunnel_core::Roots;
+use std::{fmt, fmt::Write as _, path::Path};
+
+/// The way to the kube-apiserver. Prints without credentials.
+#[derive(Clone)]
+pub struct ClusterAccess {
+    config: kube::Config,
+    server: ApiServer,
+}
+
+impl ClusterAccess {
+    /// From the service account of the pod the agent runs in.
+    pub fn in_cluster() -> Result<Self, KubeError> {
+        let config = kube::Config::incluster().map_err(|source| KubeError::NotInCluster { source: source.into() })?;
+        Self::from_config(config)
+    }
+
+    /// From a kubeconfig file, in its current context or the named one.
+    pub async fn from_kubeconfig(path: &Path, context: Option<&str>) -> Result<Self, KubeError> {
+        let unusable = |source: kube::config::KubeconfigError| KubeError::Kubeconfig {
+            path: path.to_owned(),
+            source: source.into(),
+        };
+        let file = Kubeconfig::read_from(path).map_err(unusable)?;
+        if has_proxy(&file, context) {
+            return Err(KubeError::ProxyUrl);
+        }
+        let options = KubeConfigOptions { context: context.map(str::to_owned), cluster: None, user: None };
+        let config = kube::Config::from_custom_kubeconfig(file, &options).await.map_err(unusable)?;
+        Self::from_config(config)
+    }
+
+    /// The kube-apiserver as a target.
+    #[must_use]
+    pub fn api_server(&self) -> &ApiServer {
+        &self.server
+    }
+
+    fn from_config(mut config: kube::Config) -> Result<Self, KubeError> {
+        // The client would take the proxy of the environment, which is the one for the way to the hub.
+        config.proxy_url = None;
+        // Waiting and trying again is ours, where tests can see it.
+        config.default_retry = false;
+        let roots = if config.accept_invalid_certs {
+            Some(Roots::Unchecked)
+        } else {
+            config
+                .root_cert
+                .as_deref()
+                .filter(|certificates| !certificates.is_empty())
+                .map(|c| Roots::Pem(pem(c).into()))
+        };
+        let server = ApiServer::parse(&config.cluster_url.to_string(), config.tls_server_name.as_deref(), roots)?;
+        Ok(Self { config, server })
+    }
+
+    /// A client with the agent's own credentials.
+    pub(crate) fn client(&self) -> Result<kube::Client, KubeError> {
+        kube::Client::try_from(self.config.clone()).map_err(|source| KubeError::Credentials {
+            server: self.server.endpoint.to_string(),
+            source: source.into(),
+        })
+    }
+}
+
+impl fmt::Debug for ClusterAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterAccess").field("server", &self.server.endpoint.to_string()).finish_non_exhaustive()
+    }
+}
+
+/// Whether the cluster of a context is to be reached through a proxy.
+fn has_proxy(file: &Kubeconfig, context: Option<&str>) -> bool {
+    let wanted = context.or(file.current_context.as_deref());
+    let context = file.contexts.iter().find(|one| Some(one.name.as_str()) == wanted);
+    let name = context.and_then(|one| one.context.as_ref()).map(|context| context.cluster.as_str());
+    let cluster = file.clusters.iter().find(|one| Some(one.name.as_str()) == name);
+    let proxy = cluster.and_then(|one| one.cluster.as_ref()).and_then(|cluster| cluster.proxy_url.as_deref());
+    proxy.is_some_and(|proxy| !proxy.is_empty())
+}
+
+/// Certificates as PEM.
+fn pem(certificates: &[Vec<u8>]) -> String {
+    let mut text = String::new();
+    for certificate in certificates {
+        text.push_str("-----BEGIN CERTIFICATE-----\n");
+        let mut rest = STANDARD.encode(certificate);
+        while !rest.is_empty() {
+            let tail = rest.split_off(rest.len().min(64));
+            let _ = writeln!(text, "{rest}");
+            rest = tail;
+        }
+        text.push_str("-----END CERTIFICATE-----\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_proxy_of_the_environment_is_not_for_the_kube_apiserver() {
+        let mut config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        config.proxy_url = Some("http://proxy.example:3128".parse().unwrap());
+        let access = ClusterAccess::from_config(config).unwrap();
+        assert!(access.config.proxy_url.is_none());
+        assert!(access.client().is_ok());
+    }
+
+    #[test]
+    fn certificates_are_wrapped_as_pem_wants_it() {
+        let text = pem(&[vec![0; 60], vec![1]]);
+        let lines: Vec<_> = text.lines().map(str::len).collect();
+        assert_eq!(lines, [27, 64, 16, 25, 27, 4, 25]);
+    }
+}

@@ -1,0 +1,42 @@
+//! What the agent knows of its Kubernetes cluster: where the kube-apiserver is, where the endpoints of services are, and which
+//! services may be reached.
+//!
+//! It dials nothing but the kube-apiserver it watches; reaching targets is the agent's. No type of the Kubernetes client is in
+//! this API, so that its next major release concerns this crate alone.
+//!
+//! | question | answered by |
+//! |---|---|
+//! | Where is the kube-apiserver, and who are we to it? | [`ClusterAccess`] |
+//! | Where is a target? | [`KubeLocator`], or [`DnsLocator`] without credentials |
+//! | Which addresses are never given? | [`address`] |
+//! | Which endpoints of a service? | `select.rs` |
+//! | Which services may be reached? | [`ServiceAllowList`], and [`SharedAllowList`] for a file that changes |
+
+pub mod access;
+pub mod address;
+pub mod api_server;
+pub mod dns;
+pub mod error;
+pub mod locator;
+pub mod resolve;
+pub mod service;
+pub mod service_allow;
+pub mod service_tls;
+pub mod watch_file;
+
+mod follow;
+mod object;
+mod scope;
+mod select;
+mod view;
+
+pub use access::ClusterAccess;
+pub use api_server::ApiServer;
+pub use dns::DnsLocator;
+pub use error::KubeError;
+pub use locator::{KubeLocator, LocatorConfig, Namespaces};
+pub use resolve::{Resolve, Resolving, SystemResolver};
+pub use service::ServiceName;
+pub use service_allow::{InvalidServiceRule, ServiceAllowList};
+pub use service_tls::ServiceTls;
+pub use watch_file::{RulesStatus, SharedAllowList};

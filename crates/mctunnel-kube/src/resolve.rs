@@ -1,0 +1,74 @@
+//! Port: looking a name up. The system's resolver is the one implementation outside tests, so names mean what they mean in the
+//! cluster.
+
+use mctunnel_core::LocateError;
+use std::{fmt, io, net::IpAddr, pin::Pin, time::Duration};
+use tokio::time::timeout;
+
+/// How long a look-up may take.
+pub(crate) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Looks names up.
+///
+/// Obligations: 1. it answers in the order in which the addresses should be tried; 2. it is cancel safe; 3. it need not end by
+/// itself: callers put a limit on it.
+pub trait Resolve: Send + Sync + 'static {
+    /// The addresses of a DNS name.
+    fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a>;
+}
+
+/// The answer to come.
+pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
+
+impl fmt::Debug for dyn Resolve {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Resolve")
+    }
+}
+
+/// The resolver of the operating system, with its search domains and its host file.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemResolver;
+
+impl Resolve for SystemResolver {
+    fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a> {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name, 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    }
+}
+
+/// Looks a name up once, within [`LOOKUP_TIMEOUT`]; each address once, and never none.
+pub(crate) async fn look_up(resolver: &dyn Resolve, name: &str) -> Result<Vec<IpAddr>, LocateError> {
+    let answer = match timeout(LOOKUP_TIMEOUT, resolver.resolve(name)).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) if is_temporary(&error) => {
+            return Err(LocateError::Unavailable(format!("the name {name} cannot be looked up: {error}")));
+        }
+        Ok(Err(error)) => return Err(LocateError::NotFound(format!("the name {name} does not resolve: {error}"))),
+        Err(_) => {
+            return Err(LocateError::Unavailable(format!(
+                "the name {name} was not resolved within {LOOKUP_TIMEOUT:?}"
+            )));
+        }
+    };
+    let mut addresses = Vec::with_capacity(answer.len());
+    for ip in answer {
+        let ip = ip.to_canonical();
+        if !addresses.contains(&ip) {
+            addresses.push(ip);
+        }
+    }
+    if addresses.is_empty() {
+        Err(LocateError::NotFound(format!("the name {name} has no addresses")))
+    } else {
+        Ok(addresses)
+    }
+}
+
+/// Whether the resolver may know better later. The standard library keeps only the text of `EAI_AGAIN`: glibc's, then musl's.
+fn is_temporary(error: &io::Error) -> bool {
+    let text = error.to_string();
+    error.kind() == io::ErrorKind::TimedOut || text.contains("Temporary failure") || text.contains("Try again")
+}
