@@ -8,9 +8,12 @@ use super::{
 };
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
-use hyper::body::{Body, Incoming};
+use hyper::{
+    body::{Body, Incoming},
+    upgrade::Upgraded,
+};
 use hyper_util::rt::TokioIo;
-use mctunnel_core::Located;
+use mctunnel_core::{ByteStream, Located};
 use mctunnel_http::{
     Answer, BodyKind, Failure, MessageHalves, MessageReader, MessageWriter, RequestHead, ResponseHead,
 };
@@ -20,7 +23,11 @@ use std::{
     pin::Pin,
     task::{Context, Poll},
 };
-use tokio::io::{AsyncWriteExt, copy_bidirectional};
+use tokio::{
+    io::{AsyncWriteExt, copy_bidirectional},
+    net::TcpStream,
+};
+use tokio_rustls::client::TlsStream;
 
 /// How an exchange went.
 #[derive(Debug, Default)]
@@ -200,10 +207,28 @@ async fn switch(mut response: Response<Incoming>, taken: Taken, mut halves: Mess
     };
     let passed = match piped.await {
         Ok((_, down)) => Passed { bytes_down: down, error: None },
-        Err(error) => Passed::broken(error),
+        Err(error) => {
+            stream.abort();
+            cut(target.into_inner());
+            Passed::broken(error)
+        }
     };
     drop(taken);
     passed
+}
+
+/// Ends the target's connection as an error, with TLS as well as without.
+fn cut(target: Upgraded) {
+    let plain = match target.downcast::<TokioIo<TlsStream<TcpStream>>>() {
+        Ok(parts) => {
+            let _ = parts.io.inner().get_ref().0.set_zero_linger();
+            return;
+        }
+        Err(target) => target.downcast::<TokioIo<TcpStream>>(),
+    };
+    if let Ok(parts) = plain {
+        let _ = parts.io.inner().set_zero_linger();
+    }
 }
 
 /// Tells the gateway that there is no answer, and why.

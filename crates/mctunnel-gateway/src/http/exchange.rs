@@ -78,7 +78,8 @@ pub(super) async fn run<O: Open>(
         return Ok(response);
     }
     let upload = if body.is_end_stream() {
-        writer.finish().await.map_err(cut)?;
+        // An agent that has answered already may be gone by now. What it answered is still there to be read.
+        let _ = writer.finish().await;
         None
     } else {
         Some(upload(writer, kind, body))
