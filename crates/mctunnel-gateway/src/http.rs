@@ -53,8 +53,8 @@ impl<O: Open> HttpAdapter<O> {
     /// An adapter that opens its streams with `opener`, speaks plain HTTP and passes credentials through to the targets.
     #[must_use]
     pub fn new(opener: O, config: HttpConfig, observer: SharedObserver) -> Self {
-        let mut guard = GuardConfig::default();
-        guard.routing_headers = grpc::METADATA.iter().map(|name| (*name).to_owned()).collect();
+        let routing_headers = grpc::METADATA.iter().map(|name| (*name).to_owned()).collect();
+        let guard = GuardConfig { routing_headers, ..GuardConfig::default() };
         let (authenticate, authorize) = (Arc::new(PassThrough), Arc::new(PassThrough));
         Self { opener, config, guard: Arc::new(guard), tls: None, authenticate, authorize, observer }
     }

@@ -37,7 +37,7 @@ pub(super) struct Passed {
 }
 
 impl Passed {
-    fn broken(error: impl ToString) -> Self {
+    fn broken(error: &(impl ToString + ?Sized)) -> Self {
         Self { bytes_down: 0, error: Some(error.to_string()) }
     }
 }
@@ -51,7 +51,7 @@ pub(super) async fn forward(
     let MessageHalves { mut writer, mut reader } = halves;
     let head = match reader.request().await {
         Ok(head) => head,
-        Err(error) => return Passed::broken(error),
+        Err(error) => return Passed::broken(&error),
     };
     if let Some(name) = forged(&head) {
         return fail(writer, RefuseCode::BadRequest, format!("the field {name} may not come from outside")).await;
@@ -175,7 +175,7 @@ async fn answer(
     let kind = BodyKind::of(&body);
     let head = ResponseHead { status: parts.status, fields: parts.headers, body: kind };
     if let Err(error) = writer.send(Answer::Head(head).encode()).await {
-        return Passed::broken(error);
+        return Passed::broken(&error);
     }
     let mut body = Counted { body, bytes: 0 };
     match writer.pump(kind, &mut body).await {
@@ -193,11 +193,11 @@ async fn switch(mut response: Response<Incoming>, taken: Taken, mut halves: Mess
     let (parts, _) = response.into_parts();
     let head = ResponseHead { status: parts.status, fields: parts.headers, body: BodyKind::None };
     if let Err(error) = halves.writer.send(Answer::Head(head).encode()).await {
-        return Passed::broken(error);
+        return Passed::broken(&error);
     }
     let target = match upgraded.await {
         Ok(target) => target,
-        Err(error) => return Passed::broken(error),
+        Err(error) => return Passed::broken(&error),
     };
     let Some((mut stream, early)) = halves.reunite() else { return Passed::broken("the stream is in use") };
     let mut target = TokioIo::new(target);
@@ -210,7 +210,7 @@ async fn switch(mut response: Response<Incoming>, taken: Taken, mut halves: Mess
         Err(error) => {
             stream.abort();
             cut(target.into_inner());
-            Passed::broken(error)
+            Passed::broken(&error)
         }
     };
     drop(taken);
@@ -238,7 +238,7 @@ async fn fail(mut writer: MessageWriter<Stream>, code: RefuseCode, message: Stri
     if told.is_ok() {
         let _ = writer.finish().await;
     }
-    Passed::broken(message)
+    Passed::broken(&message)
 }
 
 // === Bodies ===

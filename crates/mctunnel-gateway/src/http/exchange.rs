@@ -138,13 +138,9 @@ async fn answer<S: ByteStream>(reader: &mut MessageReader<S>) -> Result<Response
     match reader.answer().await {
         Ok(Answer::Head(head)) => Ok(head),
         Ok(Answer::Failure(failure)) => Err(Refused::Open(failure.into_open_error())),
-        Err(ExchangeError::Cut(error)) => Err(cut(error)),
+        Err(ExchangeError::Cut(error)) => Err(Refused::Open(OpenError::TunnelLost(error.to_string()))),
         Err(error) => Err(Refused::Open(OpenError::Internal(error.to_string()))),
     }
-}
-
-fn cut(error: std::io::Error) -> Refused {
-    Refused::Open(OpenError::TunnelLost(error.to_string()))
 }
 
 /// The target's answer as the client gets it.
@@ -176,10 +172,11 @@ fn redirected<B>(mut response: Response<B>, prefix: &str) -> Result<Response<B>,
     if absolute && response.status().is_redirection() {
         return Err(Refused::BadAnswer("the target redirects to another host"));
     }
-    if text.starts_with('/') && !absolute && !prefix.is_empty() {
-        if let Ok(location) = HeaderValue::from_str(&format!("{prefix}{text}")) {
-            response.headers_mut().insert(header::LOCATION, location);
-        }
+    if text.starts_with('/')
+        && !absolute
+        && let Ok(location) = HeaderValue::from_str(&format!("{prefix}{text}"))
+    {
+        response.headers_mut().insert(header::LOCATION, location);
     }
     Ok(response)
 }
