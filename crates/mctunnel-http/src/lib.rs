@@ -10,6 +10,7 @@
 
 mod body;
 mod failure;
+mod flight;
 mod head;
 mod read;
 mod split;
@@ -18,6 +19,7 @@ mod write;
 
 pub use body::MessageBody;
 pub use failure::{ExchangeError, Failure};
+pub use flight::first_flight;
 pub use head::{Answer, BodyKind, RequestHead, ResponseHead};
 pub use read::MessageReader;
 pub use split::{MessageHalves, split};

@@ -15,7 +15,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use mctunnel_core::{ByteStream, Located};
 use mctunnel_http::{
-    Answer, BodyKind, Failure, MessageHalves, MessageReader, MessageWriter, RequestHead, ResponseHead,
+    Answer, BodyKind, Failure, MessageHalves, MessageReader, MessageWriter, RequestHead, ResponseHead, first_flight,
 };
 use mctunnel_tunnel::{RefuseCode, Stream};
 use std::{
@@ -167,17 +167,27 @@ async fn answer(
     taken: Taken,
     mut writer: MessageWriter<Stream>,
 ) -> Passed {
-    let (parts, body) = response.into_parts();
+    let (parts, mut body) = response.into_parts();
     if parts.status == StatusCode::SWITCHING_PROTOCOLS {
         let reason = "the target changed the protocol without being asked".to_owned();
         return fail(writer, RefuseCode::TargetUnreachable, reason).await;
     }
     let kind = BodyKind::of(&body);
     let head = ResponseHead { status: parts.status, fields: parts.headers, body: kind };
-    if let Err(error) = writer.send(Answer::Head(head).encode()).await {
+    let head = Answer::Head(head).encode();
+    let head_len = head.len();
+    let flight = match first_flight(head, kind, &mut body) {
+        Ok(flight) => flight,
+        Err(error) => {
+            let message = format!("the target's answer broke off: {error}");
+            return fail(writer, RefuseCode::TargetUnreachable, message).await;
+        }
+    };
+    let bytes = u64::try_from(flight.len() - head_len).unwrap_or(u64::MAX);
+    if let Err(error) = writer.send(flight).await {
         return Passed::broken(&error);
     }
-    let mut body = Counted { body, bytes: 0 };
+    let mut body = Counted { body, bytes };
     match writer.pump(kind, &mut body).await {
         Ok(()) => {
             proxy.pool.give_back(taken).await;

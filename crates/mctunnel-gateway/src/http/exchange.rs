@@ -10,15 +10,13 @@ use super::{
     upgrade::{self, Asked},
 };
 use crate::open_stream::OpenStream;
-use bytes::{Bytes, BytesMut};
-use futures_util::FutureExt;
+use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
-use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use mctunnel_core::{ByteStream, Happening, Open, OpenError, OpenRequest, Priority};
 use mctunnel_http::{
     Answer, BodyKind, ExchangeError, MessageHalves, MessageReader, MessageWriter, PumpError, RequestHead, ResponseHead,
-    split,
+    first_flight, split,
 };
 use std::sync::Arc;
 use tokio::time::{Instant, timeout};
@@ -46,7 +44,8 @@ pub(super) async fn run<O: Open>(
     };
     // 4 open
     let asked = Instant::now();
-    let first_bytes = first_flight(&head, kind, &mut body);
+    let first_bytes = first_flight(head.encode(), kind, &mut body)
+        .map_err(|_| Refused::Head(super::BadHead::Malformed("its body broke off")))?;
     let sent_with_open = u64::try_from(first_bytes.len()).unwrap_or(u64::MAX);
     let mut request = OpenRequest::new(routed.destination.clone());
     request.protocol = routed.protocol;
@@ -101,31 +100,6 @@ fn upload<S: ByteStream>(mut writer: MessageWriter<S>, kind: BodyKind, body: Inc
         }
     }))
 }
-
-/// The head, and so much of a short body as is there already: most requests travel in one flight.
-fn first_flight(head: &RequestHead, kind: BodyKind, body: &mut Incoming) -> Bytes {
-    let head = head.encode();
-    let short = body.size_hint().exact().is_some_and(|len| len <= SHORT);
-    if kind != BodyKind::Raw || !short {
-        return head;
-    }
-    let mut flight = BytesMut::from(&head[..]);
-    while !body.is_end_stream() {
-        match body.frame().now_or_never() {
-            Some(Some(Ok(frame))) => {
-                if let Ok(data) = frame.into_data() {
-                    flight.extend_from_slice(&data);
-                }
-            }
-            // Not there yet, or broken: the pump behind us finds out.
-            Some(None | Some(Err(_))) | None => break,
-        }
-    }
-    flight.freeze()
-}
-
-/// Fits, with a usual head, into the early window of a stream.
-const SHORT: u64 = 16 * 1024;
 
 async fn open<O: Open>(adapter: &HttpAdapter<O>, request: OpenRequest) -> Result<O::Stream, OpenError> {
     // The opener keeps to its limits by contract; this one stands behind it, so that no client hangs on one that does not.
