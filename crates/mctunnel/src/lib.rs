@@ -7,6 +7,8 @@
 //! client -> Gateway -> Hub  <== one gRPC stream, dialled by the agent ==  Agent -> target
 //! ```
 //!
+//! Protocols of your own, and gateways inside your own program: [the guide](guide::adapters).
+//!
 //! # A hub, an agent and a stream, in one process
 //!
 //! ```
@@ -71,6 +73,8 @@
 //! # Ok(())
 //! # }
 //! ```
+
+pub mod guide;
 
 /// Names, ports, errors with stable codes, the splice: [`mctunnel_core`].
 pub use mctunnel_core as core;
