@@ -65,9 +65,13 @@ get() {
   grep -q "\"gitVersion\": \"$new_version\"" "$tmp/version" || fail "the server does not say $new_version"
 }
 
+# An old `kubectl get --raw` leaves out the path of the server's URL, so it is given here.
 get_raw() {
-  equal "$(k get --raw '/api/v1/namespaces/default/pods?fieldSelector=metadata.name%3Dcounter' | grep -o '"name":"counter"' | head -n 1)" '"name":"counter"'
-  equal "$(k get --raw '/api/v1/namespaces/default/pods/http:helloworld:8080/proxy/ping?a=1&b=2')" '/ping?a=1&b=2'
+  local base="" pods=/api/v1/namespaces/default/pods
+  [ "$mode" != gateway ] || [ "$kubectl" != "$old_bin/kubectl" ] || base=/$cluster
+  k get --raw "$base$pods?fieldSelector=metadata.name%3Dcounter" >"$tmp/pods"
+  equal "$(grep -o '"kind":"PodList"\|"name":"counter"\|"name":"helloworld"' "$tmp/pods" | sort -u | tr '\n' ' ')" '"kind":"PodList" "name":"counter" '
+  equal "$(k get --raw "$base$pods/http:helloworld:8080/proxy/ping?a=1&b=2")" '/ping?a=1&b=2'
 }
 
 refused_token() {
@@ -92,14 +96,15 @@ diff_two_ways() {
 }
 
 watch_changes() {
-  start "$tmp/watch" get configmap --watch-only --output-watch-events --no-headers
-  sleep 1
   k create configmap "$object-w" --from-literal a=1 >/dev/null
-  wait_for "ADDED +$object-w" "$tmp/watch" 5
+  start "$tmp/watch" get configmap --watch --output-watch-events --no-headers
+  wait_for "ADDED +$object-w" "$tmp/watch"
+  k create configmap "$object-x" --from-literal a=1 >/dev/null
+  wait_for "ADDED +$object-x" "$tmp/watch" 5
   k patch configmap "$object-w" -p '{"data":{"a":"2"}}' >/dev/null
   wait_for "MODIFIED +$object-w" "$tmp/watch" 5
-  k delete configmap "$object-w" >/dev/null
-  wait_for "DELETED +$object-w" "$tmp/watch" 5
+  k delete configmap "$object-w" "$object-x" >/dev/null
+  wait_for "DELETED +$object-x" "$tmp/watch" 5
   end
 }
 
@@ -116,9 +121,11 @@ logs_follow() {
   awk '/^count/ {if (n != "" && $2 != n + 1) exit 1; n = $2}' "$tmp/logs" || fail "a line is missing"
 }
 
+# kubectl proxy leaves out the path of the server's URL unless it is told not to.
 proxy() {
-  local port
-  start "$tmp/proxy" proxy --port 0
+  local port prefix=()
+  [ "$mode" != gateway ] || prefix=(--append-server-path)
+  start "$tmp/proxy" proxy --port 0 "${prefix[@]}"
   wait_for 'Starting to serve on 127.0.0.1:[0-9]+' "$tmp/proxy"
   port=$(grep -oE '[0-9]+$' "$tmp/proxy" | head -n 1)
   fetch "http://127.0.0.1:$port/api/v1/nodes" >"$tmp/nodes"

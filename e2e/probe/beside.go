@@ -25,6 +25,10 @@ func beside(args []string) error {
 	if err != nil {
 		return err
 	}
+	other, err := to.client() // with connections of its own: what HTTP/2 does within one connection is not the question
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), *limit)
 	defer cancel()
 
@@ -40,7 +44,7 @@ func beside(args []string) error {
 	busy, done := context.WithCancel(ctx)
 	go func() {
 		defer done()
-		length, took, failure = c.getPaced(ctx, *download, *pace)
+		length, took, failure = other.getPaced(ctx, *download, *pace)
 	}()
 	loaded, err := c.paced(busy, *small, *rate)
 	if err != nil {

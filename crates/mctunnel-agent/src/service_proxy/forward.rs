@@ -8,9 +8,12 @@ use super::{
 };
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
-use hyper::body::{Body, Incoming};
+use hyper::{
+    body::{Body, Incoming},
+    upgrade::Upgraded,
+};
 use hyper_util::rt::TokioIo;
-use mctunnel_core::Located;
+use mctunnel_core::{ByteStream, Located};
 use mctunnel_http::{
     Answer, BodyKind, Failure, MessageHalves, MessageReader, MessageWriter, RequestHead, ResponseHead,
 };
@@ -20,7 +23,11 @@ use std::{
     pin::Pin,
     task::{Context, Poll},
 };
-use tokio::io::{AsyncWriteExt, copy_bidirectional};
+use tokio::{
+    io::{AsyncWriteExt, copy_bidirectional},
+    net::TcpStream,
+};
+use tokio_rustls::client::TlsStream;
 
 /// How an exchange went.
 #[derive(Debug, Default)]
@@ -30,7 +37,7 @@ pub(super) struct Passed {
 }
 
 impl Passed {
-    fn broken(error: impl ToString) -> Self {
+    fn broken(error: &(impl ToString + ?Sized)) -> Self {
         Self { bytes_down: 0, error: Some(error.to_string()) }
     }
 }
@@ -44,7 +51,7 @@ pub(super) async fn forward(
     let MessageHalves { mut writer, mut reader } = halves;
     let head = match reader.request().await {
         Ok(head) => head,
-        Err(error) => return Passed::broken(error),
+        Err(error) => return Passed::broken(&error),
     };
     if let Some(name) = forged(&head) {
         return fail(writer, RefuseCode::BadRequest, format!("the field {name} may not come from outside")).await;
@@ -168,7 +175,7 @@ async fn answer(
     let kind = BodyKind::of(&body);
     let head = ResponseHead { status: parts.status, fields: parts.headers, body: kind };
     if let Err(error) = writer.send(Answer::Head(head).encode()).await {
-        return Passed::broken(error);
+        return Passed::broken(&error);
     }
     let mut body = Counted { body, bytes: 0 };
     match writer.pump(kind, &mut body).await {
@@ -186,11 +193,11 @@ async fn switch(mut response: Response<Incoming>, taken: Taken, mut halves: Mess
     let (parts, _) = response.into_parts();
     let head = ResponseHead { status: parts.status, fields: parts.headers, body: BodyKind::None };
     if let Err(error) = halves.writer.send(Answer::Head(head).encode()).await {
-        return Passed::broken(error);
+        return Passed::broken(&error);
     }
     let target = match upgraded.await {
         Ok(target) => target,
-        Err(error) => return Passed::broken(error),
+        Err(error) => return Passed::broken(&error),
     };
     let Some((mut stream, early)) = halves.reunite() else { return Passed::broken("the stream is in use") };
     let mut target = TokioIo::new(target);
@@ -200,10 +207,28 @@ async fn switch(mut response: Response<Incoming>, taken: Taken, mut halves: Mess
     };
     let passed = match piped.await {
         Ok((_, down)) => Passed { bytes_down: down, error: None },
-        Err(error) => Passed::broken(error),
+        Err(error) => {
+            stream.abort();
+            cut(target.into_inner());
+            Passed::broken(&error)
+        }
     };
     drop(taken);
     passed
+}
+
+/// Ends the target's connection as an error, with TLS as well as without.
+fn cut(target: Upgraded) {
+    let plain = match target.downcast::<TokioIo<TlsStream<TcpStream>>>() {
+        Ok(parts) => {
+            let _ = parts.io.inner().get_ref().0.set_zero_linger();
+            return;
+        }
+        Err(target) => target.downcast::<TokioIo<TcpStream>>(),
+    };
+    if let Ok(parts) = plain {
+        let _ = parts.io.inner().set_zero_linger();
+    }
 }
 
 /// Tells the gateway that there is no answer, and why.
@@ -213,7 +238,7 @@ async fn fail(mut writer: MessageWriter<Stream>, code: RefuseCode, message: Stri
     if told.is_ok() {
         let _ = writer.finish().await;
     }
-    Passed::broken(message)
+    Passed::broken(&message)
 }
 
 // === Bodies ===

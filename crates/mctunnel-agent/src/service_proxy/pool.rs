@@ -98,7 +98,8 @@ impl Pool {
                 Err(_) => return Err(told.unwrap_or(Unreached { address, error: None })),
             }
         }
-        Err(told.unwrap_or(Unreached { address: ([0, 0, 0, 0], 0).into(), error: None }))
+        // There was no address at all, which a locator does not give.
+        Err(told.unwrap_or_else(|| Unreached { address: ([0, 0, 0, 0], 0).into(), error: None }))
     }
 
     /// Keeps a connection for the next exchange, once its target is done with this one.

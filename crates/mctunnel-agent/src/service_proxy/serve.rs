@@ -37,10 +37,8 @@ impl ServiceProxy {
         match located {
             Ok(located) => Some((located, offered)),
             Err(error) => {
-                let code = match &error {
-                    LocateError::Forbidden(_) => RefuseCode::NotAllowed,
-                    _ => RefuseCode::TargetUnreachable,
-                };
+                let forbidden = matches!(error, LocateError::Forbidden(_));
+                let code = if forbidden { RefuseCode::NotAllowed } else { RefuseCode::TargetUnreachable };
                 offered.refuse(code, &error.to_string());
                 None
             }

@@ -77,10 +77,10 @@ impl Refused {
         match self {
             Self::Open(error) => error.retry_after().map(seconds),
             Self::Unauthenticated(Unauthenticated::Unavailable(_)) => Some(1),
-            Self::Head(_)
+            Self::Unauthenticated(Unauthenticated::Rejected(_))
+            | Self::Head(_)
             | Self::Target(_)
             | Self::Metadata(_)
-            | Self::Unauthenticated(Unauthenticated::Rejected(_))
             | Self::Denied(_)
             | Self::BadAnswer(_) => None,
         }

@@ -181,13 +181,9 @@ async fn answer<S: ByteStream>(reader: &mut MessageReader<S>) -> Result<Response
     match reader.answer().await {
         Ok(Answer::Head(head)) => Ok(head),
         Ok(Answer::Failure(failure)) => Err(Refused::Open(failure.into_open_error())),
-        Err(ExchangeError::Cut(error)) => Err(cut(&error)),
+        Err(ExchangeError::Cut(error)) => Err(Refused::Open(OpenError::TunnelLost(error.to_string()))),
         Err(error) => Err(Refused::Open(OpenError::Internal(error.to_string()))),
     }
-}
-
-fn cut(error: &std::io::Error) -> Refused {
-    Refused::Open(OpenError::TunnelLost(error.to_string()))
 }
 
 /// The target's answer as the client gets it.
@@ -221,7 +217,6 @@ fn redirected<B>(mut response: Response<B>, prefix: &str) -> Result<Response<B>,
     }
     if text.starts_with('/')
         && !absolute
-        && !prefix.is_empty()
         && let Ok(location) = HeaderValue::from_str(&format!("{prefix}{text}"))
     {
         response.headers_mut().insert(header::LOCATION, location);

@@ -1,20 +1,31 @@
 //! Requests that become plain bytes: WebSocket and SPDY/3.1 over HTTP/1.1, WebSocket over HTTP/2 (RFC 8441).
 
-use super::{answer::Refused, body::GatewayBody, fields, guard::BadHead, serve::Connection};
+use super::{
+    answer::Refused,
+    body::GatewayBody,
+    fields,
+    guard::{BadHead, Guarded},
+    serve::Connection,
+};
 use crate::open_stream::OpenStream;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use http_body_util::Full;
-use hyper::{ext::Protocol, upgrade::OnUpgrade};
+use hyper::{
+    ext::Protocol,
+    upgrade::{OnUpgrade, Upgraded},
+};
 use hyper_util::rt::TokioIo;
 use mctunnel_core::ByteStream;
 use mctunnel_http::{MessageHalves, ResponseHead};
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncWriteExt, copy_bidirectional},
+    net::TcpStream,
     task::JoinSet,
 };
+use tokio_rustls::server::TlsStream;
 
 /// What of this kind a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +79,7 @@ pub(super) fn switch<S: ByteStream>(
         let (Ok(client), Some((stream, early))) = (on_upgrade.await, halves.reunite()) else {
             return open.ended(0, 0, Some("the client did not take the upgrade".to_owned()));
         };
-        pipe(TokioIo::new(client), stream, early, open).await;
+        pipe(client, stream, early, open).await;
     });
     let mut response = Response::new(Full::default().into());
     *response.headers_mut() = answer.fields;
@@ -87,20 +98,34 @@ pub(super) fn switch<S: ByteStream>(
 const CONTENT_LENGTH: HeaderName = header::CONTENT_LENGTH;
 
 /// Bytes both ways until both sides have ended. `early` came right behind the target's answer.
-async fn pipe<S: ByteStream>(
-    mut client: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-    mut stream: S,
-    early: Bytes,
-    open: OpenStream,
-) {
+async fn pipe<S: ByteStream>(client: Upgraded, mut stream: S, early: Bytes, open: OpenStream) {
+    let mut client = TokioIo::new(client);
     let piped = async {
         client.write_all(&early).await?;
         copy_bidirectional(&mut client, &mut stream).await
     };
     match piped.await {
         Ok((up, down)) => open.ended(up, down, None),
-        // Both are dropped: the target sees a cut, and so does the client, for want of an end in its own protocol.
-        Err(error) => open.ended(0, 0, Some(error.to_string())),
+        Err(error) => {
+            open.ended(0, 0, Some(error.to_string()));
+            stream.abort();
+            cut(client.into_inner());
+        }
+    }
+}
+
+/// Ends a client's connection as an error. Many clients take the mere end of a connection for the end of what they read,
+/// with TLS as well as without. Over HTTP/2 dropping it is a reset already.
+fn cut(client: Upgraded) {
+    let plain = match client.downcast::<TokioIo<Guarded<TlsStream<TcpStream>>>>() {
+        Ok(parts) => {
+            let _ = parts.io.inner().get_ref().get_ref().0.set_zero_linger();
+            return;
+        }
+        Err(client) => client.downcast::<TokioIo<Guarded<TcpStream>>>(),
+    };
+    if let Ok(parts) = plain {
+        let _ = parts.io.inner().get_ref().set_zero_linger();
     }
 }
 

@@ -70,3 +70,41 @@ async fn without_an_agent_the_answer_says_when_to_try_again() {
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("retry-after: 2"), "{answer}");
     assert!(answer.contains("\"kind\":\"Status\"") && answer.contains("MCT-OPEN-NO-TUNNEL"), "{answer}");
 }
+
+#[tokio::test]
+async fn an_agent_lost_under_an_upgraded_connection_is_a_reset() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let rig = Rig::start().await;
+    let bundle = rig.bundle("cluster-a");
+    let agent = rig.run(&bundle, listener.local_addr().unwrap()).await;
+    let mut client = rig.client().await;
+    client.send("POST /cluster-a/exec HTTP/1.1\r\nHost: hub\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n").await;
+    let (mut target, _) = listener.accept().await.unwrap();
+    let answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\nhello";
+    target.write_all(answer).await.unwrap();
+    client.until("hello").await;
+    agent.kill();
+    let error = timeout(Duration::from_secs(10), client.error()).await.expect("the end");
+    assert_eq!(error, Some(std::io::ErrorKind::ConnectionReset), "the client took it for a clean end");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn answers_are_never_lost_however_fast_they_are() {
+    let rig = Rig::start().await;
+    let target = Target::named("A").await;
+    let _agent = rig.agent("cluster-a", target.address).await;
+    let mut clients = tokio::task::JoinSet::new();
+    for mut client in futures_util::future::join_all((0..16).map(|_| rig.client())).await {
+        clients.spawn(async move {
+            for _ in 0..200 {
+                client.send("GET /cluster-a/x HTTP/1.1\r\nHost: hub\r\n\r\n").await;
+                let (head, body) = client.answer().await;
+                assert!(head.starts_with("http/1.1 200") && body == "A", "{head}{body}");
+            }
+        });
+    }
+    while let Some(client) = clients.join_next().await {
+        client.unwrap();
+    }
+    assert_eq!(target.seen.lock().len(), 3200);
+}

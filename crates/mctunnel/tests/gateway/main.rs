@@ -1,5 +1,12 @@
 //! The gateway, the hub, agents and targets in one process, over real sockets: what HTTP clients see through the tunnel.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test that goes wrong should panic; its tasks are held by handles that abort on drop"
+)]
+
 mod authority;
 mod bodies;
 mod end_to_end;

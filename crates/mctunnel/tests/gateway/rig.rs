@@ -216,6 +216,17 @@ impl Client {
         !matches!(self.more().await, Ok(1..))
     }
 
+    /// Reads to the end; gives the error, if it was not a clean one.
+    pub(crate) async fn error(&mut self) -> Option<std::io::ErrorKind> {
+        loop {
+            match self.more().await {
+                Ok(0) => return None,
+                Ok(_) => {}
+                Err(error) => return Some(error.kind()),
+            }
+        }
+    }
+
     async fn more(&mut self) -> std::io::Result<usize> {
         self.socket.read_buf(&mut self.read).await
     }
