@@ -1,4 +1,4 @@
-//! The guide for those who build on the tunnel. Its code is compiled and run by the tests.
+//! The guide for those who build on the tunnel. Its code is compiled by the doc tests; the programs it names are run by `tests/examples.rs`.
 
 #[doc = include_str!("guide/adapters.md")]
 ///
