@@ -6,6 +6,7 @@
 //! http/service.rs   a request: 1 authenticate  2 route  3 authorise  4 open  5 pass bodies both ways
 //! http/exchange.rs  steps 4 and 5
 //! http/upgrade.rs   step 5 for WebSocket and SPDY: plain bytes
+//! http/forward.rs   steps 4 and 5 alone, for programs with a server and a routing rule of their own
 //! ```
 
 mod answer;
@@ -14,6 +15,7 @@ mod body;
 mod config;
 mod exchange;
 mod fields;
+mod forward;
 mod grpc;
 mod guard;
 mod kube_request;
@@ -23,9 +25,12 @@ mod service;
 mod upgrade;
 
 pub use bad_target::BadTarget;
+pub use body::ForwardedBody;
 pub use config::HttpConfig;
+pub use forward::{ForwardError, HttpForward, Onward};
 pub use guard::{BadBody, BadHead, GuardConfig, Guarded, RefusedHead, check_h2, check_trailers};
 pub use kube_request::{KubeRequest, ResourceRequest, Verb};
+pub use mctunnel_http::ExchangeError;
 pub use route::{Routed, route};
 
 use crate::{Client, HubAdapter};
@@ -40,13 +45,11 @@ use tokio_rustls::TlsAcceptor;
 
 /// Serves HTTP clients and opens a stream for each request.
 pub struct HttpAdapter<O: Open> {
-    opener: O,
-    config: HttpConfig,
+    forward: HttpForward<O>,
     guard: Arc<GuardConfig>,
     tls: Option<TlsAcceptor>,
     authenticate: Arc<dyn DynAuthenticate>,
     authorize: Arc<dyn Authorize>,
-    observer: SharedObserver,
 }
 
 impl<O: Open> HttpAdapter<O> {
@@ -56,7 +59,8 @@ impl<O: Open> HttpAdapter<O> {
         let routing_headers = grpc::METADATA.iter().map(|name| (*name).to_owned()).collect();
         let guard = GuardConfig { routing_headers, ..GuardConfig::default() };
         let (authenticate, authorize) = (Arc::new(PassThrough), Arc::new(PassThrough));
-        Self { opener, config, guard: Arc::new(guard), tls: None, authenticate, authorize, observer }
+        let forward = HttpForward::new(opener, config, observer);
+        Self { forward, guard: Arc::new(guard), tls: None, authenticate, authorize }
     }
 
     /// Speaks TLS. The configuration decides on certificates and should offer `h2` and `http/1.1` by ALPN.
@@ -87,12 +91,12 @@ impl<O: Open> HubAdapter for HttpAdapter<O> {
     }
 
     fn max_clients(&self) -> usize {
-        self.config.max_connections
+        self.forward.config.max_connections
     }
 }
 
 impl<O: Open> fmt::Debug for HttpAdapter<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpAdapter").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("HttpAdapter").field("config", &self.forward.config).finish_non_exhaustive()
     }
 }

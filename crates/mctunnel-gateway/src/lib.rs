@@ -10,6 +10,8 @@
 //! | [`SniAdapter`] | TLS clients by the name they ask for, end to end |
 //! | your own [`HubAdapter`] | any other protocol |
 //!
+//! A program that has an HTTP server already needs no adapter: it forwards single requests with [`HttpForward`].
+//!
 //! ```text
 //! client -> gateway   1 authenticate  2 route  3 authorise  4 open  5 splice
 //! ```
@@ -40,5 +42,6 @@ pub mod http;
 
 pub use adapter::{Client, Gateway, HubAdapter};
 pub use connect::{ConnectAdapter, ConnectConfig, Refusal};
-pub use http::{HttpAdapter, HttpConfig};
+pub use http::{ForwardError, ForwardedBody, HttpAdapter, HttpConfig, HttpForward, Onward};
+pub use open_stream::OpenStream;
 pub use sni::{SniAdapter, SniConfig};

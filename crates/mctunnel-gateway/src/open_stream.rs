@@ -3,9 +3,11 @@
 use mctunnel_core::{ClusterName, Happening, observe::SharedObserver};
 use tokio::time::Instant;
 
-/// A stream that was reported as opened and has to be reported as ended.
+/// A stream that was reported as opened, and is reported as ended when this is dropped.
+///
+/// An adapter keeps it beside the stream: its future may be dropped at any time, and the report must not be lost with it.
 #[derive(Debug)]
-pub(crate) struct OpenStream {
+pub struct OpenStream {
     observer: SharedObserver,
     cluster: ClusterName,
     opened: Instant,
@@ -23,13 +25,14 @@ enum End {
 }
 
 impl OpenStream {
-    /// `bytes_up` were sent with the opening frame already.
-    pub(crate) fn new(observer: SharedObserver, cluster: ClusterName, bytes_up: u64) -> Self {
+    /// A stream that was just opened; `bytes_up` were sent with the opening frame already.
+    #[must_use]
+    pub fn new(observer: SharedObserver, cluster: ClusterName, bytes_up: u64) -> Self {
         Self { observer, cluster, opened: Instant::now(), bytes_up, bytes_down: 0, end: End::Cut }
     }
 
     /// Reports how it ended, and what was moved since it was opened.
-    pub(crate) fn ended(mut self, bytes_up: u64, bytes_down: u64, error: Option<String>) {
+    pub fn ended(mut self, bytes_up: u64, bytes_down: u64, error: Option<String>) {
         self.bytes_up += bytes_up;
         self.bytes_down += bytes_down;
         self.end = error.map_or(End::Clean, End::Broken);

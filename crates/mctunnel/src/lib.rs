@@ -7,6 +7,8 @@
 //! client -> Gateway -> Hub  <== one gRPC stream, dialled by the agent ==  Agent -> target
 //! ```
 //!
+//! Protocols of your own, and gateways inside your own program: [the guide](guide::adapters).
+//!
 //! # A hub, an agent and a stream, in one process
 //!
 //! ```
@@ -72,6 +74,8 @@
 //! # }
 //! ```
 
+pub mod guide;
+
 /// Names, ports, errors with stable codes, the splice: [`mctunnel_core`].
 pub use mctunnel_core as core;
 
@@ -102,7 +106,8 @@ pub use mctunnel_core::{
     OpenRequest, Priority, Protocol, Scheme, Secret, ServicePort, ServiceTarget, Target,
 };
 pub use mctunnel_gateway::{
-    Client, ConnectAdapter, ConnectConfig, Gateway, HttpAdapter, HttpConfig, HubAdapter, SniAdapter, SniConfig,
+    Client, ConnectAdapter, ConnectConfig, ForwardError, ForwardedBody, Gateway, HttpAdapter, HttpConfig, HttpForward,
+    HubAdapter, Onward, OpenStream, SniAdapter, SniConfig,
 };
 pub use mctunnel_hub::Hub;
 pub use mctunnel_identity::{ClusterFiles, HubAuthority, IdentityError, JoinBundle};

@@ -7,6 +7,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use mctunnel_core::ByteStream;
 use mctunnel_http::{ExchangeError, MessageBody};
 use std::{
+    fmt,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -47,6 +48,32 @@ impl<S: ByteStream> Body for GatewayBody<S> {
             Self::Own(body) => body.size_hint(),
             Self::Tunnelled(body) => body.body.size_hint(),
         }
+    }
+}
+
+/// The body of an answer that came through the tunnel. Dropping it ends the exchange; a cut is an error, never a clean end.
+pub struct ForwardedBody<S: ByteStream>(pub(super) GatewayBody<S>);
+
+impl<S: ByteStream> Body for ForwardedBody<S> {
+    type Data = Bytes;
+    type Error = ExchangeError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ExchangeError>>> {
+        Pin::new(&mut self.get_mut().0).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
+
+impl<S: ByteStream> fmt::Debug for ForwardedBody<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForwardedBody").finish_non_exhaustive()
     }
 }
 

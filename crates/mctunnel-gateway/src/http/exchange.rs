@@ -1,7 +1,7 @@
 //! Steps 4 and 5: the request's head and what there is of its body in one flight with the opening of the stream, then the answer.
 
 use super::{
-    HttpAdapter,
+    HttpForward,
     answer::Refused,
     body::{GatewayBody, Tunnelled},
     fields,
@@ -12,70 +12,37 @@ use super::{
 use crate::open_stream::OpenStream;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
-use hyper::body::{Body, Incoming};
+use http_body_util::Empty;
+use hyper::body::Body;
 use mctunnel_core::{ByteStream, Happening, Open, OpenError, OpenRequest, Priority};
 use mctunnel_http::{
     Answer, BodyKind, ExchangeError, MessageHalves, MessageReader, MessageWriter, PumpError, RequestHead, ResponseHead,
     first_flight, split,
 };
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-pub(super) async fn run<O: Open>(
-    adapter: &Arc<HttpAdapter<O>>,
-    connection: &Arc<Connection>,
+/// A request with a body, if it has one.
+pub(super) async fn pass<O, B>(
+    forward: &HttpForward<O>,
     routed: Routed,
-    mut parts: Parts,
-    mut body: Incoming,
+    parts: Parts,
+    mut body: B,
     begun: Instant,
-) -> Result<Response<GatewayBody<O::Stream>>, Refused> {
-    let on_upgrade = upgrade::take(&mut parts, routed.asked)?;
-    let upgrade = routed.asked != Asked::Nothing;
-    fields::for_target(&mut parts.headers, upgrade);
-    let kind = if upgrade { BodyKind::None } else { BodyKind::of(&body) };
-    let head = RequestHead {
-        method: parts.method,
-        path: routed.path,
-        authority: Bytes::new(),
-        fields: parts.headers,
-        body: kind,
-        upgrade,
-    };
-    // 4 open
+) -> Result<Response<GatewayBody<O::Stream>>, Refused>
+where
+    O: Open,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: fmt::Display + Send,
+{
+    let kind = BodyKind::of(&body);
     let asked = Instant::now();
-    let first_bytes = first_flight(head.encode(), kind, &mut body)
-        .map_err(|_| Refused::Head(super::BadHead::Malformed("its body broke off")))?;
-    let sent_with_open = u64::try_from(first_bytes.len()).unwrap_or(u64::MAX);
-    let mut request = OpenRequest::new(routed.destination.clone());
-    request.protocol = routed.protocol;
-    request.priority = if upgrade { Priority::Interactive } else { Priority::Normal };
-    request.timeout = adapter.config.open_timeout;
-    request.wait_for_tunnel = adapter.config.wait_for_tunnel;
-    request.first_bytes = first_bytes;
-    let stream = open(adapter, request).await?;
-    let (cluster, target) = (routed.destination.cluster, routed.destination.target.to_string());
-    let opened = Happening::StreamOpened { cluster: cluster.clone(), target, took: asked.elapsed() };
-    adapter.observer.observe(&opened);
-    let open_stream = OpenStream::new(Arc::clone(&adapter.observer), cluster, sent_with_open);
+    // 4 open
+    let Opened { halves, open } = open(forward, &routed, parts, kind, &mut body).await?;
     let joined = Instant::now();
     // 5 pass bodies both ways
-    let MessageHalves { mut writer, mut reader } = split(stream);
-    if upgrade {
-        let answer = answer(&mut reader).await?;
-        if answer.status == StatusCode::SWITCHING_PROTOCOLS {
-            let halves = MessageHalves { writer, reader };
-            return upgrade::switch(connection, routed.asked, answer, on_upgrade, halves, open_stream);
-        }
-        // The agent may be gone already, with all of its answer sent.
-        let _ = writer.finish().await;
-        let mut response = respond(answer, &routed.prefix, reader, None, open_stream)?;
-        if routed.asked == Asked::Upgrade {
-            // A client that asked to upgrade may have sent more than a request.
-            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        return Ok(response);
-    }
+    let MessageHalves { mut writer, mut reader } = halves;
     let upload = if body.is_end_stream() {
         // An agent that has answered already may be gone by now. What it answered is still there to be read.
         let _ = writer.finish().await;
@@ -84,13 +51,90 @@ pub(super) async fn run<O: Open>(
         Some(upload(writer, kind, body))
     };
     let answer = answer(&mut reader).await?;
-    let response = respond(answer, &routed.prefix, reader, upload, open_stream)?;
-    Ok(timed(adapter, response, [begun, asked, joined]))
+    let response = respond(answer, &routed.prefix, reader, upload, open)?;
+    Ok(timed(forward, response, [begun, asked, joined]))
+}
+
+/// A request that asks to become plain bytes. It has no body.
+pub(super) async fn switch<O: Open>(
+    forward: &HttpForward<O>,
+    connection: &Connection,
+    routed: Routed,
+    mut parts: Parts,
+) -> Result<Response<GatewayBody<O::Stream>>, Refused> {
+    let on_upgrade = upgrade::take(&mut parts, routed.asked)?;
+    // 4 open
+    let Opened { halves, open } = open(forward, &routed, parts, BodyKind::None, &mut Empty::new()).await?;
+    // 5 pass bytes both ways
+    let MessageHalves { mut writer, mut reader } = halves;
+    let answer = answer(&mut reader).await?;
+    if answer.status == StatusCode::SWITCHING_PROTOCOLS {
+        let halves = MessageHalves { writer, reader };
+        return upgrade::switch(connection, routed.asked, answer, on_upgrade, halves, open);
+    }
+    // The agent may be gone already, with all of its answer sent.
+    let _ = writer.finish().await;
+    let mut response = respond(answer, &routed.prefix, reader, None, open)?;
+    if routed.asked == Asked::Upgrade {
+        // A client that asked to upgrade may have sent more than a request.
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response)
+}
+
+/// A stream on which the request's head was sent.
+struct Opened<S> {
+    halves: MessageHalves<S>,
+    open: OpenStream,
+}
+
+async fn open<O, B>(
+    forward: &HttpForward<O>,
+    routed: &Routed,
+    mut parts: Parts,
+    kind: BodyKind,
+    body: &mut B,
+) -> Result<Opened<O::Stream>, Refused>
+where
+    O: Open,
+    B: Body<Data = Bytes> + Unpin,
+{
+    let upgrade = routed.asked != Asked::Nothing;
+    fields::for_target(&mut parts.headers, upgrade);
+    let head = RequestHead {
+        method: parts.method,
+        path: routed.path.clone(),
+        authority: Bytes::new(),
+        fields: parts.headers,
+        body: kind,
+        upgrade,
+    };
+    let asked = Instant::now();
+    let first_bytes = first_flight(head.encode(), kind, body)
+        .map_err(|_| Refused::Head(super::BadHead::Malformed("its body broke off")))?;
+    let sent_with_open = u64::try_from(first_bytes.len()).unwrap_or(u64::MAX);
+    let mut request = OpenRequest::new(routed.destination.clone());
+    request.protocol = routed.protocol.clone();
+    request.priority = if upgrade { Priority::Interactive } else { Priority::Normal };
+    request.timeout = forward.config.open_timeout;
+    request.wait_for_tunnel = forward.config.wait_for_tunnel;
+    request.first_bytes = first_bytes;
+    let stream = open_in_time(&forward.opener, request).await?;
+    let (cluster, target) = (routed.destination.cluster.clone(), routed.destination.target.to_string());
+    let opened = Happening::StreamOpened { cluster: cluster.clone(), target, took: asked.elapsed() };
+    forward.observer.observe(&opened);
+    let open = OpenStream::new(Arc::clone(&forward.observer), cluster, sent_with_open);
+    Ok(Opened { halves: split(stream), open })
 }
 
 /// Sends a request's body while its answer is awaited, and after.
 #[expect(clippy::disallowed_methods, reason = "the handle aborts the task when the exchange is over")]
-fn upload<S: ByteStream>(mut writer: MessageWriter<S>, kind: BodyKind, body: Incoming) -> AbortOnDropHandle<()> {
+fn upload<S, B>(mut writer: MessageWriter<S>, kind: BodyKind, body: B) -> AbortOnDropHandle<()>
+where
+    S: ByteStream,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: fmt::Display + Send,
+{
     AbortOnDropHandle::new(tokio::spawn(async move {
         match writer.pump(kind, body).await {
             Ok(()) => {}
@@ -101,11 +145,11 @@ fn upload<S: ByteStream>(mut writer: MessageWriter<S>, kind: BodyKind, body: Inc
     }))
 }
 
-async fn open<O: Open>(adapter: &HttpAdapter<O>, request: OpenRequest) -> Result<O::Stream, OpenError> {
+async fn open_in_time<O: Open>(opener: &O, request: OpenRequest) -> Result<O::Stream, OpenError> {
     // The opener keeps to its limits by contract; this one stands behind it, so that no client hangs on one that does not.
     let limit = request.timeout + request.wait_for_tunnel + std::time::Duration::from_secs(1);
     let late = || OpenError::Timeout(format!("no answer within {limit:?}"));
-    timeout(limit, adapter.opener.open(request)).await.unwrap_or_else(|_| Err(late()))
+    timeout(limit, opener.open(request)).await.unwrap_or_else(|_| Err(late()))
 }
 
 async fn answer<S: ByteStream>(reader: &mut MessageReader<S>) -> Result<ResponseHead, Refused> {
@@ -157,11 +201,11 @@ fn redirected<B>(mut response: Response<B>, prefix: &str) -> Result<Response<B>,
 
 /// Tells the client how long each hop took, if it is to know.
 fn timed<O: Open, B>(
-    adapter: &HttpAdapter<O>,
+    forward: &HttpForward<O>,
     mut response: Response<B>,
     [begun, asked, joined]: [Instant; 3],
 ) -> Response<B> {
-    if adapter.config.server_timing {
+    if forward.config.server_timing {
         let millis = |from: Instant, to: Instant| to.duration_since(from).as_secs_f64() * 1e3;
         let text = format!(
             "gateway;dur={:.3}, open;dur={:.3}, target;dur={:.3}",

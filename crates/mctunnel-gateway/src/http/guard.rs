@@ -18,6 +18,7 @@ mod tests;
 
 pub use bad_head::{BadBody, BadHead, RefusedHead};
 pub use config::GuardConfig;
+pub(super) use h2::check_names;
 pub use h2::{check_h2, check_trailers};
 
 use bytes::{Buf as _, Bytes, BytesMut};

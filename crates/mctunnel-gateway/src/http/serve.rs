@@ -31,7 +31,7 @@ pub(super) async fn serve_client<O: Open>(adapter: Arc<HttpAdapter<O>>, client: 
     let Some(tls) = &adapter.tls else {
         return serve_http1(&adapter, socket, peer, &stopping).await;
     };
-    let Ok(Ok(stream)) = timeout(adapter.config.head_timeout, tls.accept(socket)).await else {
+    let Ok(Ok(stream)) = timeout(adapter.forward.config.head_timeout, tls.accept(socket)).await else {
         // Not TLS, or a client that does not know our CA: it knows why better than we do.
         tracing::debug!(%peer, "A client did not complete its TLS handshake.");
         return;
@@ -55,7 +55,7 @@ async fn serve_http1<O: Open>(
     let mut serving = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(adapter.config.head_timeout)
+            .header_read_timeout(adapter.forward.config.head_timeout)
             .serve_connection(TokioIo::new(io), service)
             .with_upgrades()
     );
@@ -88,7 +88,7 @@ async fn serve_http2<O: Open>(
         http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .enable_connect_protocol()
-            .max_concurrent_streams(adapter.config.max_requests_per_connection)
+            .max_concurrent_streams(adapter.forward.config.max_requests_per_connection)
             .max_header_list_size(HEADER_LIST)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)

@@ -13,7 +13,7 @@ use super::{
 };
 use http::{HeaderValue, Method, Request, Response, Version, header, request::Parts, uri::PathAndQuery};
 use hyper::body::Incoming;
-use mctunnel_core::{Access, Decision, Destination, Evidence, Happening, Open, OpenError, Protocol, Secret};
+use mctunnel_core::{Access, Decision, Destination, Evidence, Open, Protocol, Secret};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -39,7 +39,7 @@ pub(super) async fn serve_request<O: Open>(
     let mut response = match steps(adapter, connection, request, begun).await {
         Ok(response) => response,
         Err((refused, destination)) => {
-            observe(adapter, destination.as_ref(), &refused);
+            adapter.forward.refused(destination.as_ref(), &refused);
             let mut answer = if is_grpc { refused.to_grpc() } else { refused.to_status() };
             let ends = matches!(refused, Refused::Head(_)) || asks_upgrade;
             if ends && connection.refused.is_some() {
@@ -79,8 +79,13 @@ async fn steps<O: Open>(
         return Err((Refused::Denied(rule), Some(routed.destination)));
     }
     // 4 open, 5 pass bodies both ways
-    let destination = routed.destination.clone();
-    exchange::run(adapter, connection, routed, parts, body, begun).await.map_err(|refused| (refused, Some(destination)))
+    let (forward, destination) = (&adapter.forward, routed.destination.clone());
+    let passed = if routed.asked == Asked::Nothing {
+        exchange::pass(forward, routed, parts, body, begun).await
+    } else {
+        exchange::switch(forward, connection, routed, parts).await
+    };
+    passed.map_err(|refused| (refused, Some(destination)))
 }
 
 fn alone(refused: Refused) -> Failed {
@@ -146,15 +151,4 @@ fn find_target(parts: &mut Parts) -> Result<Routed, Refused> {
         parts.method = Method::GET;
     }
     Ok(Routed { destination: routed.destination, protocol, path, prefix, asked })
-}
-
-fn observe<O: Open>(adapter: &HttpAdapter<O>, destination: Option<&Destination>, refused: &Refused) {
-    // Clients make up names of clusters; only known ones become a label.
-    let known = !matches!(refused, Refused::Open(OpenError::UnknownCluster) | Refused::Denied(_));
-    adapter.observer.observe(&Happening::StreamRefused {
-        cluster: destination.filter(|_| known).map(|destination| destination.cluster.clone()),
-        target: destination.map(|destination| destination.target.to_string()).unwrap_or_default(),
-        code: refused.code().code,
-        reason: refused.to_string(),
-    });
 }

@@ -11,6 +11,7 @@ mod authority;
 mod bodies;
 mod end_to_end;
 mod faults;
+mod forward;
 mod grpc;
 mod prototype;
 mod redirects;

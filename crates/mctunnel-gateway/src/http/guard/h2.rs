@@ -38,7 +38,8 @@ pub fn check_trailers(trailers: &HeaderMap) -> Result<(), BadHead> {
     trailers.keys().try_for_each(|name| check_trailer_name(name.as_str()))
 }
 
-fn check_names(headers: &HeaderMap, config: &GuardConfig) -> Result<(), BadHead> {
+/// Refuses headers that clients may not send, and more than one credential.
+pub(in crate::http) fn check_names(headers: &HeaderMap, config: &GuardConfig) -> Result<(), BadHead> {
     let mut credentials = Credentials::default();
     for (name, _) in headers {
         check_name(name.as_str(), config)?;

@@ -1,0 +1,13 @@
+//! The guide for those who build on the tunnel. Its code is compiled by the doc tests; the programs it names are run by `tests/examples.rs`.
+
+#[doc = include_str!("guide/adapters.md")]
+///
+/// [`HubAdapter`]: crate::HubAdapter
+/// [`ProxyAdapter`]: crate::ProxyAdapter
+/// [`Protocol`]: crate::Protocol
+/// [`OpenRequest`]: crate::OpenRequest
+/// [`OpenStream`]: crate::OpenStream
+/// [`Gateway`]: crate::Gateway
+/// [`Destination`]: crate::Destination
+/// [`HttpForward`]: crate::HttpForward
+pub mod adapters {}
