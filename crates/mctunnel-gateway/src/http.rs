@@ -22,6 +22,7 @@ mod kube_request;
 mod route;
 mod serve;
 mod service;
+mod trailers;
 mod upgrade;
 
 pub use bad_target::BadTarget;

@@ -40,7 +40,14 @@ impl Stream {
     pub fn reset(&mut self, code: ResetCode) {
         let mut state = self.shared.lock();
         state.mux.reset(self.id, code);
-        wake(state.driver_if_needed());
+        // Whoever waits on the other half of the stream must learn of it; the multiplexer tells only of what the peer does.
+        let waiting = state.waiting.get_mut(&self.id).map(|waiting| (waiting.reader.take(), waiting.writer.take()));
+        let driver = state.driver_if_needed();
+        drop(state);
+        let (reader, writer) = waiting.unwrap_or_default();
+        wake(reader);
+        wake(writer);
+        wake(driver);
     }
 
     pub(crate) fn keep_unsent(&mut self, rest: Bytes) {

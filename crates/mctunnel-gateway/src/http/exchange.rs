@@ -7,6 +7,7 @@ use super::{
     fields,
     serve::Connection,
     service::Routed,
+    trailers::CheckedTrailers,
     upgrade::{self, Asked},
 };
 use crate::open_stream::OpenStream;
@@ -132,11 +133,11 @@ where
 fn upload<S, B>(mut writer: MessageWriter<S>, kind: BodyKind, body: B) -> AbortOnDropHandle<()>
 where
     S: ByteStream,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: fmt::Display + Send,
 {
     AbortOnDropHandle::new(tokio::spawn(async move {
-        match writer.pump(kind, body).await {
+        match writer.pump(kind, CheckedTrailers(body)).await {
             Ok(()) => {}
             // The answer's reader learns it as well; it decides what the client is told.
             Err(PumpError::Stream(error)) => tracing::debug!(%error, "A request's body was not taken whole."),

@@ -70,3 +70,24 @@ async fn refusals_are_statuses_that_grpc_clients_understand() {
         .header("x-mctunnel-port", "1");
     assert_eq!(status(hidden).await, (200, "7".to_owned()));
 }
+
+#[tokio::test]
+async fn t01_identity_in_trailers_ends_the_call() {
+    let rig = Rig::start_tls().await;
+    let (address, _server) = echo_http2().await;
+    let _agent = rig.agent("cluster-a", address).await;
+    for (name, passes) in [("x-checksum", true), ("impersonate-user", false), ("authorization", false)] {
+        let mut trailers = http::HeaderMap::new();
+        trailers.insert(name, http::HeaderValue::from_static("x"));
+        let frames = [Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"hello"))), Ok(Frame::trailers(trailers))];
+        let body = StreamBody::new(futures_util::stream::iter(frames));
+        let (mut sender, _connection) = http2_client(&rig).await;
+        let whole = async {
+            let response = sender.send_request(call("cluster-a").body(body).unwrap()).await.ok()?;
+            let status = response.headers().get("grpc-status").cloned();
+            let body = response.into_body().collect().await.ok()?;
+            (status.is_none() && body.trailers().is_some()).then_some(())
+        };
+        assert_eq!(whole.await.is_some(), passes, "{name}");
+    }
+}
