@@ -61,12 +61,12 @@ async fn steps<O: Open>(
     request: Request<Incoming>,
     begun: Instant,
 ) -> Result<Response<GatewayBody<O::Stream>>, Failed> {
-    check(adapter, connection, request.version(), request.uri().path(), &request).map_err(alone)?;
+    let (mut parts, body) = request.into_parts();
+    check(adapter, connection, &parts).map_err(alone)?;
     // 1 authenticate
-    let evidence = evidence(&request, connection);
+    let evidence = evidence(&parts, connection);
     let identity = adapter.authenticate.authenticate(&evidence).await.map_err(|e| alone(e.into()))?;
     // 2 route
-    let (mut parts, body) = request.into_parts();
     let routed = find_target(&mut parts).map_err(alone)?;
     // 3 authorise
     let access = Access {
@@ -93,41 +93,23 @@ fn alone(refused: Refused) -> Failed {
 }
 
 /// The rules for heads. HTTP/1.1 was checked byte by byte before it came here; what was refused then stands in the slot.
-fn check<O: Open>(
-    adapter: &HttpAdapter<O>,
-    connection: &Connection,
-    version: Version,
-    path: &str,
-    request: &Request<Incoming>,
-) -> Result<(), Refused> {
+fn check<O: Open>(adapter: &HttpAdapter<O>, connection: &Connection, parts: &Parts) -> Result<(), Refused> {
     match &connection.refused {
         // No request with this target passes the guard: it is the guard's own.
-        Some(slot) if path == "*" => {
+        Some(slot) if parts.uri.path() == "*" => {
             let reason = slot.take().unwrap_or(super::BadHead::Malformed("it was refused"));
             Err(Refused::Head(reason))
         }
         Some(_) => Ok(()),
         None => {
-            debug_assert_eq!(version, Version::HTTP_2);
-            let (parts, ()) = clone_parts(request).into_parts();
-            check_h2(&parts, &adapter.guard).map_err(Refused::Head)
+            debug_assert_eq!(parts.version, Version::HTTP_2);
+            check_h2(parts, &adapter.guard).map_err(Refused::Head)
         }
     }
 }
 
-/// The head without the body, for checks that take a head.
-fn clone_parts(request: &Request<Incoming>) -> Request<()> {
-    let mut head = Request::new(());
-    *head.method_mut() = request.method().clone();
-    *head.uri_mut() = request.uri().clone();
-    *head.version_mut() = request.version();
-    *head.headers_mut() = request.headers().clone();
-    *head.extensions_mut() = request.extensions().clone();
-    head
-}
-
-fn evidence(request: &Request<Incoming>, connection: &Connection) -> Evidence {
-    let authorization = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+fn evidence(parts: &Parts, connection: &Connection) -> Evidence {
+    let authorization = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     Evidence { authorization: authorization.map(Secret::new), peer: Some(connection.peer) }
 }
 
