@@ -3,11 +3,15 @@
 //! It is *not* a protocol (that is `mctunnel-mux`), not a runtime (that is `mctunnel-tunnel`) and holds no configuration.
 //! Types here are plain values without serde: the wire and the config file have their own.
 
+pub mod access;
+pub mod audit;
+pub mod bad_target;
 pub mod clusters;
 pub mod endpoint;
 pub mod error;
 pub mod identity;
 pub mod keepalive;
+pub mod kube_request;
 pub mod locate;
 pub mod name;
 pub mod observe;
@@ -17,10 +21,16 @@ pub mod secret;
 pub mod splice;
 pub mod target;
 
+pub use access::{Access, Action, Authorize, Decision};
+pub use audit::{Audit, AuditFull, AuditOutcome, AuditSlot, AuditSubject, Unaudited};
+pub use bad_target::BadTarget;
 pub use clusters::{Clusters, DynClusters};
 pub use endpoint::{Endpoint, Host, InvalidTarget};
 pub use error::{ErrorCode, OpenError};
-pub use identity::{Access, Authenticate, Authorize, Decision, Evidence, Identity, PassThrough, Unauthenticated};
+pub use identity::{
+    Authenticate, ClientCertificate, DynAuthenticate, Evidence, Identity, PassThrough, Unauthenticated, User,
+};
+pub use kube_request::{KubeRequest, ResourceRequest, Verb};
 pub use locate::{ExpectedPeer, Locate, LocateError, Located, PermitService, Roots};
 pub use name::{ClusterName, InvalidClusterName};
 pub use observe::{Happening, Observe, Unobserved};

@@ -10,7 +10,6 @@
 //! ```
 
 mod answer;
-mod bad_target;
 mod body;
 mod config;
 mod exchange;
@@ -18,28 +17,22 @@ mod fields;
 mod forward;
 mod grpc;
 mod guard;
-mod kube_request;
 mod route;
 mod serve;
 mod service;
 mod trailers;
 mod upgrade;
 
-pub use bad_target::BadTarget;
 pub use body::ForwardedBody;
 pub use config::HttpConfig;
 pub use forward::{ForwardError, HttpForward, Onward};
 pub use guard::{BadBody, BadHead, GuardConfig, Guarded, RefusedHead, check_h2, check_trailers};
-pub use kube_request::{KubeRequest, ResourceRequest, Verb};
+pub use mctunnel_core::{BadTarget, KubeRequest, ResourceRequest, Verb};
 pub use mctunnel_http::ExchangeError;
 pub use route::{Routed, route};
 
 use crate::{Client, HubAdapter};
-use mctunnel_core::{
-    Open, PassThrough,
-    identity::{Authorize, DynAuthenticate},
-    observe::SharedObserver,
-};
+use mctunnel_core::{Authorize, DynAuthenticate, Open, PassThrough, observe::SharedObserver};
 use rustls::ServerConfig;
 use std::{fmt, sync::Arc};
 use tokio_rustls::TlsAcceptor;

@@ -4,7 +4,7 @@ use super::{BadHead, BadTarget};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
-use mctunnel_core::{ErrorCode, OpenError, Unauthenticated};
+use mctunnel_core::{AuditFull, ErrorCode, OpenError, Unauthenticated};
 use std::time::Duration;
 
 /// A request that was refused, in the terms of who refused it.
@@ -25,6 +25,17 @@ pub(super) enum Refused {
     /// Policy says no.
     #[error("{0}")]
     Denied(String),
+    /// Policy says not so much at once.
+    #[error("{rule}")]
+    Limited {
+        /// Which quota.
+        rule: String,
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// The request cannot be recorded, so it is not served.
+    #[error("{0}")]
+    Unrecorded(#[from] AuditFull),
     /// The stream was not opened, or its target gave no answer.
     #[error("{0}")]
     Open(#[from] OpenError),
@@ -39,7 +50,11 @@ impl Refused {
             Self::Head(bad) => StatusCode::from_u16(bad.http_status()).unwrap_or(StatusCode::BAD_REQUEST),
             Self::Target(_) | Self::Metadata(_) => StatusCode::BAD_REQUEST,
             Self::Unauthenticated(Unauthenticated::Rejected(_)) => StatusCode::UNAUTHORIZED,
-            Self::Unauthenticated(Unauthenticated::Unavailable(_)) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unauthenticated(Unauthenticated::Conflict(_)) => StatusCode::BAD_REQUEST,
+            Self::Unauthenticated(Unauthenticated::TooMany(_)) | Self::Limited { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::Unauthenticated(Unauthenticated::Unavailable(_)) | Self::Unrecorded(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Denied(_) => StatusCode::FORBIDDEN,
             Self::Open(error) => StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::BAD_GATEWAY),
             Self::BadAnswer(_) => StatusCode::BAD_GATEWAY,
@@ -57,6 +72,21 @@ impl Refused {
             Self::Unauthenticated(Unauthenticated::Rejected(_)) => {
                 ErrorCode { code: "MCT-HTTP-UNAUTHENTICATED", remedy: "send one valid credential with every request" }
             }
+            Self::Unauthenticated(Unauthenticated::Conflict(_)) => ErrorCode {
+                code: "MCT-HTTP-TWO-CREDENTIALS",
+                remedy: "send exactly one: a client certificate, or one Authorization header",
+            },
+            Self::Unauthenticated(Unauthenticated::TooMany(_)) => {
+                ErrorCode { code: "MCT-HTTP-TOO-MANY-ATTEMPTS", remedy: "wait, then try again with a valid credential" }
+            }
+            Self::Limited { .. } => ErrorCode {
+                code: "MCT-HTTP-QUOTA",
+                remedy: "wait as long as Retry-After says, or ask the hub's operator for a larger quota",
+            },
+            Self::Unrecorded(_) => ErrorCode {
+                code: "MCT-HTTP-AUDIT-FULL",
+                remedy: "try again later; the hub's log says why its audit log takes no more",
+            },
             Self::Unauthenticated(Unauthenticated::Unavailable(_)) => ErrorCode {
                 code: "MCT-HTTP-AUTHENTICATION-UNAVAILABLE",
                 remedy: "try again later; the hub's log says which provider does not answer",
@@ -76,8 +106,10 @@ impl Refused {
         let seconds = |wait: Duration| wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         match self {
             Self::Open(error) => error.retry_after().map(seconds),
-            Self::Unauthenticated(Unauthenticated::Unavailable(_)) => Some(1),
-            Self::Unauthenticated(Unauthenticated::Rejected(_))
+            Self::Limited { retry_after, .. } => Some(seconds(*retry_after).max(1)),
+            Self::Unauthenticated(Unauthenticated::Unavailable(_) | Unauthenticated::TooMany(_))
+            | Self::Unrecorded(_) => Some(1),
+            Self::Unauthenticated(Unauthenticated::Rejected(_) | Unauthenticated::Conflict(_))
             | Self::Head(_)
             | Self::Target(_)
             | Self::Metadata(_)

@@ -5,7 +5,6 @@
 use super::{
     BadHead, GuardConfig, HttpConfig,
     answer::Refused,
-    bad_target,
     body::ForwardedBody,
     exchange, fields, grpc,
     guard::check_names,
@@ -16,7 +15,9 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header, request::Parts, uri::PathAndQuery};
 use http_body_util::Full;
 use hyper::body::Body;
-use mctunnel_core::{Destination, ErrorCode, Happening, Open, OpenError, Protocol, observe::SharedObserver};
+use mctunnel_core::{
+    Destination, ErrorCode, Happening, Open, OpenError, Protocol, bad_target, observe::SharedObserver,
+};
 use std::fmt;
 use tokio::time::Instant;
 

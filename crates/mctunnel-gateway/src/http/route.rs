@@ -1,7 +1,6 @@
 //! Routes a request: from its target to the destination, once and strictly. Pure; who may go there is not decided here.
 
-use super::bad_target::{BadTarget, split};
-use mctunnel_core::{ClusterName, Destination, ServiceTarget, Target};
+use mctunnel_core::{BadTarget, ClusterName, Destination, ServiceTarget, Target, bad_target::split};
 
 #[cfg(test)]
 mod tests;

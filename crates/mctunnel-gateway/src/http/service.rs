@@ -13,7 +13,7 @@ use super::{
 };
 use http::{HeaderValue, Method, Request, Response, Version, header, request::Parts, uri::PathAndQuery};
 use hyper::body::Incoming;
-use mctunnel_core::{Access, Decision, Destination, Evidence, Open, Protocol, Secret};
+use mctunnel_core::{Access, Action, Decision, Destination, Evidence, Open, Protocol, Secret};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -69,14 +69,22 @@ async fn steps<O: Open>(
     // 2 route
     let routed = find_target(&mut parts).map_err(alone)?;
     // 3 authorise
+    let action = Action::of_http(&routed.destination.target, parts.method.as_str(), routed.path.as_str())
+        .map_err(|bad| alone(bad.into()))?;
     let access = Access {
         identity: &identity,
         destination: &routed.destination,
-        method: parts.method.as_str(),
-        path: routed.path.as_str(),
+        action: &action,
+        protocol: &routed.protocol,
+        source: Some(connection.peer.ip()),
     };
-    if let Decision::Denied(rule) = adapter.authorize.authorize(&access) {
-        return Err((Refused::Denied(rule), Some(routed.destination)));
+    let refused = match adapter.authorize.authorize(&access) {
+        Decision::Allowed { .. } => None,
+        Decision::Denied { rule } => Some(Refused::Denied(rule.to_string())),
+        Decision::Limited { rule, retry_after } => Some(Refused::Limited { rule: rule.to_string(), retry_after }),
+    };
+    if let Some(refused) = refused {
+        return Err((refused, Some(routed.destination)));
     }
     // 4 open, 5 pass bodies both ways
     let (forward, destination) = (&adapter.forward, routed.destination.clone());
@@ -110,7 +118,7 @@ fn check<O: Open>(adapter: &HttpAdapter<O>, connection: &Connection, parts: &Par
 
 fn evidence(parts: &Parts, connection: &Connection) -> Evidence {
     let authorization = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    Evidence { authorization: authorization.map(Secret::new), peer: Some(connection.peer) }
+    Evidence { authorization: authorization.map(Secret::new), peer: Some(connection.peer), ..Evidence::default() }
 }
 
 /// Parses the target, once. From here on the request is for this destination and no other.

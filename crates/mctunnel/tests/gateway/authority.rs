@@ -1,7 +1,9 @@
 //! Who decides: the authenticator for every request, the agent's own list for every service, nobody's headers for an identity.
 
 use crate::rig::{Rig, Target, get};
-use mctunnel::core::{Access, Authenticate, Authorize, Decision, Evidence, Identity, Unauthenticated};
+use mctunnel::core::{
+    Access, Action, Authenticate, Authorize, Decision, Evidence, Identity, KubeRequest, Unauthenticated, User,
+};
 use std::sync::Arc;
 
 struct OneToken;
@@ -9,9 +11,7 @@ struct OneToken;
 impl Authenticate for OneToken {
     async fn authenticate(&self, evidence: &Evidence) -> Result<Identity, Unauthenticated> {
         match &evidence.authorization {
-            Some(shown) if shown.expose() == "Bearer alice" => {
-                Ok(Identity::User { name: "alice".into(), groups: Vec::new(), provider: "test" })
-            }
+            Some(shown) if shown.expose() == "Bearer alice" => Ok(User::new("alice", "test").into()),
             _ => Err(Unauthenticated::Rejected("no valid credential".to_owned())),
         }
     }
@@ -21,10 +21,12 @@ struct NotKubeSystem;
 
 impl Authorize for NotKubeSystem {
     fn authorize(&self, access: &Access<'_>) -> Decision {
-        if access.path.contains("/kube-system/") {
-            return Decision::Denied(format!("{} may not see kube-system", access.identity));
+        match access.action {
+            Action::Kube(KubeRequest::Resource(request)) if request.namespace.as_deref() == Some("kube-system") => {
+                Decision::denied(format!("{} may not see kube-system", access.identity))
+            }
+            _ => Decision::allowed("the rest"),
         }
-        Decision::Allowed
     }
 }
 

@@ -4,8 +4,8 @@ use super::{
     BadHead, GuardConfig,
     fields::{Credentials, check_name, check_trailer_name, is_host, is_method, parse_length},
 };
-use crate::http::bad_target;
 use ::http::{HeaderMap, header, request::Parts};
+use mctunnel_core::bad_target;
 
 /// Headers that HTTP/2 does not have.
 const CONNECTION_ONLY: [header::HeaderName; 4] =

@@ -4,7 +4,7 @@ use super::{
     BadHead, GuardConfig,
     fields::{Credentials, check_name, is_host, is_method, parse_length},
 };
-use crate::http::bad_target;
+use mctunnel_core::bad_target;
 use std::mem::MaybeUninit;
 
 /// What follows a head.

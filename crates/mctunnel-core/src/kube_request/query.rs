@@ -1,6 +1,6 @@
 //! The two parameters of a query that change what a request means, read as Kubernetes reads them.
 
-use crate::http::bad_target::decode;
+use crate::bad_target::decode;
 
 /// A query, without its `?`.
 #[derive(Debug, Clone, Copy)]

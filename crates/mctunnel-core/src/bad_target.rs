@@ -1,7 +1,7 @@
 //! The spelling of a request's target, judged on the bytes as they came. Nothing is decoded for use or normalised: a path that
 //! two readers could take for two different ones is refused, so that what was checked is what is used.
 
-use mctunnel_core::{ErrorCode, InvalidClusterName, InvalidTarget};
+use crate::{ErrorCode, InvalidClusterName, InvalidTarget};
 
 /// The request's target is not one that is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -67,7 +67,7 @@ impl BadTarget {
 }
 
 /// Checks a target in origin form; gives its path, and its query with the `?` in front.
-pub(super) fn split(target: &str) -> Result<(&str, &str), BadTarget> {
+pub fn split(target: &str) -> Result<(&str, &str), BadTarget> {
     if !target.starts_with('/') {
         return Err(BadTarget::NotAPath);
     }
@@ -135,7 +135,7 @@ fn code(text: &[u8]) -> Option<u8> {
 }
 
 /// Decodes percent codes once; `None` if one is malformed.
-pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
+pub fn decode(text: &str) -> Option<Vec<u8>> {
     let mut parts = text.as_bytes().split(|byte| *byte == b'%');
     let mut decoded = parts.next().unwrap_or_default().to_vec();
     for part in parts {

@@ -8,7 +8,7 @@ mod query;
 #[cfg(test)]
 mod tests;
 
-use super::bad_target::{BadTarget, decode, split};
+use crate::bad_target::{BadTarget, decode, split};
 use query::Query;
 use std::fmt;
 
@@ -132,7 +132,7 @@ impl fmt::Display for Verb {
 }
 
 impl KubeRequest {
-    /// Reads a method and a target as it is sent to the kube-apiserver, [`Routed::forward`](super::Routed::forward).
+    /// Reads a method and a target as it is sent to the kube-apiserver.
     pub fn parse(method: &str, path_and_query: &str) -> Result<Self, BadTarget> {
         let (path, query) = split(path_and_query)?;
         let path = String::from_utf8(decode(path).ok_or(BadTarget::PercentCode)?).map_err(|_| BadTarget::NotUtf8)?;
@@ -149,6 +149,28 @@ impl KubeRequest {
         match self {
             Self::Resource(request) => request.verb,
             Self::NonResource { verb, .. } => *verb,
+        }
+    }
+}
+
+impl fmt::Display for KubeRequest {
+    /// As `kubectl auth can-i` would ask it: `get pods/log in kube-system`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NonResource { path, verb } => write!(f, "{verb} {path}"),
+            Self::Resource(request) => {
+                write!(f, "{} {}", request.verb, request.resource)?;
+                if !request.api_group.is_empty() {
+                    write!(f, ".{}", request.api_group)?;
+                }
+                if let Some(subresource) = &request.subresource {
+                    write!(f, "/{subresource}")?;
+                }
+                if let Some(name) = &request.name {
+                    write!(f, " {name}")?;
+                }
+                request.namespace.as_ref().map_or(Ok(()), |namespace| write!(f, " in {namespace}"))
+            }
         }
     }
 }

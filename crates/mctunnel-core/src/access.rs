@@ -1,0 +1,125 @@
+//! Port: what a client may do. Asked for every request, before anything is opened for it, and again while what was opened lives.
+
+use crate::{Destination, Identity, KubeRequest, Protocol, Target, bad_target::BadTarget};
+use std::{fmt, net::IpAddr, sync::Arc};
+
+/// A request, as policy sees it: the same typed destination that is opened afterwards.
+#[derive(Debug, Clone, Copy)]
+pub struct Access<'a> {
+    /// Who.
+    pub identity: &'a Identity,
+    /// Where to.
+    pub destination: &'a Destination,
+    /// What to do there.
+    pub action: &'a Action,
+    /// How the stream is served at the other end.
+    pub protocol: &'a Protocol,
+    /// Where the client's connection comes from.
+    pub source: Option<IpAddr>,
+}
+
+/// What a client wants to do at a destination: computed once, from the bytes that are forwarded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// A request to a kube-apiserver, as the kube-apiserver understands it.
+    Kube(KubeRequest),
+    /// An HTTP request to a service or an endpoint.
+    Http {
+        /// The method.
+        method: String,
+        /// The path without its query, as sent.
+        path: String,
+    },
+    /// Plain bytes: the hub sees nothing of what they say. To a kube-apiserver this is end-to-end TLS.
+    Bytes,
+}
+
+impl Action {
+    /// What an HTTP request asks of its target.
+    pub fn of_http(target: &Target, method: &str, path_and_query: &str) -> Result<Self, BadTarget> {
+        Ok(match target {
+            Target::KubeApi => Self::Kube(KubeRequest::parse(method, path_and_query)?),
+            Target::Service(_) | Target::Endpoint(_) => {
+                let path = path_and_query.split('?').next().unwrap_or_default();
+                Self::Http { method: method.to_owned(), path: path.to_owned() }
+            }
+        })
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kube(request) => request.fmt(f),
+            Self::Http { method, path } => write!(f, "{method} {path}"),
+            Self::Bytes => f.write_str("plain bytes"),
+        }
+    }
+}
+
+/// What policy says, and which rule of it. Undecided is denied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It may.
+    Allowed {
+        /// The rule that says so, for the audit and for people who ask why.
+        rule: Arc<str>,
+    },
+    /// It may not.
+    Denied {
+        /// The rule that says so, or that none allows it.
+        rule: Arc<str>,
+    },
+    /// It may, but not this much at once.
+    Limited {
+        /// Which quota.
+        rule: Arc<str>,
+        /// When to try again.
+        retry_after: std::time::Duration,
+    },
+}
+
+impl Decision {
+    /// Allowed by a rule.
+    pub fn allowed(rule: impl Into<Arc<str>>) -> Self {
+        Self::Allowed { rule: rule.into() }
+    }
+
+    /// Denied by a rule, or for want of one.
+    pub fn denied(rule: impl Into<Arc<str>>) -> Self {
+        Self::Denied { rule: rule.into() }
+    }
+
+    /// Whether it may.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        matches!(self, Self::Allowed { .. })
+    }
+
+    /// The rule that decided.
+    #[must_use]
+    pub fn rule(&self) -> &Arc<str> {
+        match self {
+            Self::Allowed { rule } | Self::Denied { rule } | Self::Limited { rule, .. } => rule,
+        }
+    }
+}
+
+/// Decides what a client may do. It cannot fail: what it cannot decide it denies.
+///
+/// Obligations: 1. a decision rests on one state of the rules, never on a mixture of two; 2. it is quick and waits for nobody.
+pub trait Authorize: Send + Sync + 'static {
+    /// Decides.
+    fn authorize(&self, access: &Access<'_>) -> Decision;
+
+    /// Another number whenever a decision made before may have changed; streams that live are then decided again.
+    fn generation(&self) -> u64 {
+        0
+    }
+}
+
+impl fmt::Debug for dyn Authorize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Authorize")
+    }
+}
