@@ -2,7 +2,8 @@
 
 use crate::{limits, logging, settings::ProcessSettings};
 use mctunnel::ErrorCode;
-use std::{io, process::ExitCode, time::Duration};
+use std::{io, num::NonZeroUsize, process::ExitCode, time::Duration};
+use tokio::runtime::{Builder, Runtime};
 use tokio_util::task::AbortOnDropHandle;
 
 /// How long name look-ups and other blocking work may hold up the end of the process.
@@ -15,19 +16,29 @@ where
 {
     logging::start(settings.log_format, settings.log_filter.clone());
     limits::raise_open_files();
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    if let Some(threads) = settings.threads {
-        builder.worker_threads(threads.get());
-    }
-    let runtime = builder.enable_all().build().map_err(ProcessError::Runtime)?;
+    let runtime = runtime(settings.threads.unwrap_or_else(half_of_the_cores)).map_err(ProcessError::Runtime)?;
     let ended = runtime.block_on(role(settings));
     runtime.shutdown_timeout(LEFTOVERS);
     ended
 }
 
+/// One thread needs no queue between threads: what wakes a task and who runs it are the same.
+fn runtime(threads: NonZeroUsize) -> io::Result<Runtime> {
+    match threads.get() {
+        1 => Builder::new_current_thread().enable_all().build(),
+        threads => Builder::new_multi_thread().worker_threads(threads).enable_all().build(),
+    }
+}
+
+/// The kernel's share of moving bytes is as large as ours; with a thread on every core they only push each other off them.
+fn half_of_the_cores() -> NonZeroUsize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    NonZeroUsize::new(cores / 2).unwrap_or(NonZeroUsize::MIN)
+}
+
 /// Runs a command that is not a role, on this thread.
 pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ProcessError::Runtime)?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(ProcessError::Runtime)?;
     runtime.block_on(command)
 }
 

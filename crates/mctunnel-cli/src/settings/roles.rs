@@ -10,7 +10,7 @@ use tracing_subscriber::EnvFilter;
 pub(crate) struct ProcessSettings {
     pub(crate) log_format: LogFormat,
     pub(crate) log_filter: EnvFilter,
-    /// Worker threads; `None` is one for each core.
+    /// Worker threads; `None` is one for every two cores.
     pub(crate) threads: Option<NonZeroUsize>,
     pub(crate) grace: Duration,
     pub(crate) ready_file: Option<PathBuf>,

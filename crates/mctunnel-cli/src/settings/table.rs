@@ -222,7 +222,7 @@ const EVERY_ROLE: &[Setting] = &[
         also: &["RUST_LOG"],
         ..one("log_level", "LEVEL", Some("info"), "error, warn, info, debug, trace, or a filter such as info,h2=debug")
     },
-    one("threads", "N", Some("auto"), "Worker threads; auto is one for each core"),
+    one("threads", "N", Some("auto"), "Worker threads; auto is one for every two cores"),
     Setting {
         places: Places::NotInFile,
         ..one("config", "FILE", None, "A YAML file with settings, keys as the flags with '_' for '-'")
