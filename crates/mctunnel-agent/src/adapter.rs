@@ -1,7 +1,7 @@
 //! Extension point: how a protocol is served in the cluster. The agent hands each stream to the adapter of its `x-mctunnel-proto`.
 
 use mctunnel_core::{ClusterName, Happening, Protocol, Target, observe::SharedObserver};
-use mctunnel_tunnel::{Header, Incoming, RefuseCode, Stream};
+use mctunnel_tunnel::{Header, Incoming, RefuseCode, Stream, User};
 use std::{fmt, pin::Pin, sync::Arc};
 use tokio::time::Instant;
 
@@ -39,6 +39,12 @@ impl Offered {
     #[must_use]
     pub fn headers(&self) -> &[Header] {
         self.incoming.headers()
+    }
+
+    /// Whom it is for, as the hub verified; `None` when the hub asked nobody who they are.
+    #[must_use]
+    pub fn user(&self) -> Option<&User> {
+        self.incoming.user()
     }
 
     /// Resolves when the hub takes the stream back, so that a dial under way can be stopped.

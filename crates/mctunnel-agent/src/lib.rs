@@ -33,4 +33,4 @@ mod tcp;
 pub use adapter::{Offered, ProxyAdapter};
 pub use agent::{Agent, AgentStatus, Builder, InvalidAgent};
 pub use config::Config;
-pub use service_proxy::ServiceProxy;
+pub use service_proxy::{Impersonate, ServiceProxy};

@@ -9,12 +9,14 @@
 
 mod connection;
 mod forward;
+mod impersonate;
 mod pool;
 mod serve;
 mod tls;
 
 use crate::adapter::{Offered, ProxyAdapter};
 use mctunnel_core::{PermitService, Protocol, ServiceTarget, locate::SharedLocator};
+pub use impersonate::{Impersonate, TokenFile, TokenSource};
 use pool::Pool;
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -25,6 +27,7 @@ pub struct ServiceProxy {
     locator: SharedLocator,
     services: Arc<dyn PermitService>,
     kube_api: bool,
+    impersonate: Option<Impersonate>,
     config: ServiceProxyConfig,
     pool: Pool,
 }
@@ -52,13 +55,21 @@ impl ServiceProxy {
     #[must_use]
     pub fn new(locator: SharedLocator, config: ServiceProxyConfig) -> Self {
         let pool = Pool::new(config.clone());
-        Self { locator, services: Arc::new(NoServices), kube_api: false, config, pool }
+        Self { locator, services: Arc::new(NoServices), kube_api: false, impersonate: None, config, pool }
     }
 
-    /// Lets streams reach the kube-apiserver. Clients are authenticated there, by the credentials they send.
+    /// Lets streams reach the kube-apiserver. Clients are authenticated there by the credentials they send, unless the agent
+    /// [speaks for them](Self::impersonate).
     #[must_use]
     pub fn kube_api(mut self, allowed: bool) -> Self {
         self.kube_api = allowed;
+        self
+    }
+
+    /// Speaks to the kube-apiserver for the users the hub verified, and refuses streams that name none.
+    #[must_use]
+    pub fn impersonate(mut self, impersonate: Option<Impersonate>) -> Self {
+        self.impersonate = impersonate;
         self
     }
 

@@ -1,6 +1,6 @@
 //! Port: opening a stream to a destination, and the stream it gives.
 
-use crate::{Destination, OpenError, Protocol};
+use crate::{Destination, Identity, OpenError, Protocol};
 use bytes::Bytes;
 use std::{
     io,
@@ -36,6 +36,8 @@ pub struct OpenRequest {
     pub timeout: Duration,
     /// How long to wait for a cluster that has no tunnel right now; zero fails at once.
     pub wait_for_tunnel: Duration,
+    /// Whom it is for: told to the agent, which speaks for that user and for nobody else.
+    pub identity: Identity,
     /// Bytes to send right behind the opening frame, without waiting for the answer.
     pub first_bytes: Bytes,
 }
@@ -50,6 +52,7 @@ impl OpenRequest {
             priority: Priority::Normal,
             timeout: Duration::from_secs(8),
             wait_for_tunnel: Duration::ZERO,
+            identity: Identity::Anonymous,
             first_bytes: Bytes::new(),
         }
     }

@@ -53,5 +53,16 @@ fn routing(request: &OpenRequest) -> mctunnel_tunnel::Open {
     mctunnel_tunnel::Open {
         priority: request.priority,
         headers: routing::headers_for(&request.protocol, &request.destination),
+        user: request.identity.user().map(|user| Box::new(on_the_wire(user))),
+    }
+}
+
+/// A user as OPEN carries it. Provider, credential and expiry are the hub's business.
+fn on_the_wire(user: &mctunnel_core::User) -> mctunnel_tunnel::User {
+    mctunnel_tunnel::User {
+        name: user.name.to_string(),
+        groups: user.groups.iter().map(ToString::to_string).collect(),
+        uid: user.uid.as_deref().unwrap_or_default().to_owned(),
+        extra: user.extra.iter().map(|(key, values)| (key.clone(), values.clone())).collect(),
     }
 }

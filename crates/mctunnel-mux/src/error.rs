@@ -106,6 +106,8 @@ pub enum OpenRefused {
     HeadersTooLarge,
     /// A peer does not take the name of a routing header.
     BadHeaderName,
+    /// A peer does not take the user: it has no name, or a text is too long.
+    BadUser,
 }
 
 impl fmt::Display for OpenRefused {
@@ -117,6 +119,7 @@ impl fmt::Display for OpenRefused {
             Self::TooManyStreams => "the tunnel's limit of open streams is reached",
             Self::HeadersTooLarge => "the routing headers are too large",
             Self::BadHeaderName => "a routing header's name is not made of a-z, 0-9 and '-'",
+            Self::BadUser => "the user has no name, or one of its texts is longer than 1024 bytes",
         })
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     CloseCode, DrainReason, Priority, RefuseCode, ResetCode,
     wire::{Count, DynSink, LEN, Sink, len_u64},
 };
-use alloc::{string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use bytes::{Bytes, BytesMut};
 use core::fmt;
 
@@ -71,15 +71,62 @@ pub struct Open {
     pub priority: Priority,
     /// Routing metadata; `x-mctunnel-*` is reserved.
     pub headers: Vec<Header>,
+    /// Whom the stream is for; `None` when nobody was asked who they are.
+    pub user: Option<Box<User>>,
 }
 
 impl Open {
-    /// The bytes of all names and values, as the header budget counts them.
+    /// The bytes of all names and values, the user's included, as the header budget counts them.
     #[must_use]
     pub fn header_bytes(&self) -> usize {
-        self.headers.iter().map(|h| h.name.len() + h.value.len()).sum()
+        let headers: usize = self.headers.iter().map(|h| h.name.len() + h.value.len()).sum();
+        headers + self.user.as_ref().map_or(0, |user| user.bytes())
     }
 }
+
+/// A verified user, as it travels with an OPEN.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct User {
+    /// Its name; never empty.
+    pub name: String,
+    /// Its groups.
+    pub groups: Vec<String>,
+    /// Empty if unknown.
+    pub uid: String,
+    /// Further facts: keys and their values.
+    pub extra: Vec<(String, Vec<String>)>,
+}
+
+impl User {
+    /// Whether a peer takes it: it has a name, its extra facts have keys, and no text is too long.
+    pub(crate) fn is_speakable(&self) -> bool {
+        let fits = |text: &String| text.len() <= MAX_TEXT;
+        let named = |text: &String| !text.is_empty() && fits(text);
+        let extra = |(key, values): &(String, Vec<String>)| named(key) && values.iter().all(fits);
+        named(&self.name) && fits(&self.uid) && self.groups.iter().all(fits) && self.extra.iter().all(extra)
+    }
+
+    fn bytes(&self) -> usize {
+        let values = |values: &[String]| values.iter().map(|value| value.len() + EACH).sum::<usize>();
+        let extra: usize = self.extra.iter().map(|(key, all)| key.len() + EACH + values(all)).sum();
+        self.name.len() + self.uid.len() + values(&self.groups) + extra
+    }
+
+    fn body(&self, m: &mut dyn DynSink) {
+        m.bytes(1, self.name.as_bytes());
+        self.groups.iter().for_each(|group| m.bytes_always(2, group.as_bytes()));
+        m.bytes(3, self.uid.as_bytes());
+        for (key, values) in &self.extra {
+            m.message(4, &|m| {
+                m.bytes(1, key.as_bytes());
+                values.iter().for_each(|value| m.bytes_always(2, value.as_bytes()));
+            });
+        }
+    }
+}
+
+/// What an entry of a list costs in memory beside its text, roughly: a list of empty texts is not free.
+const EACH: usize = 24;
 
 /// One piece of routing metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -215,6 +262,9 @@ impl Open {
                 m.bytes(1, header.name.as_bytes());
                 m.bytes(2, &header.value);
             });
+        }
+        if let Some(user) = &self.user {
+            m.message(5, &|m| user.body(m));
         }
     }
 }

@@ -3,7 +3,8 @@
 
 use bytes::{Bytes, BytesMut};
 use mctunnel_mux::{
-    CloseCode, Drain, DrainReason, Frame, Header, Hello, MAX_PAYLOAD, Open, Priority, RefuseCode, ResetCode, Welcome,
+    CloseCode, Drain, DrainReason, Frame, Header, Hello, MAX_PAYLOAD, Open, Priority, RefuseCode, ResetCode, User,
+    Welcome,
 };
 use proptest::{collection::vec, prelude::*};
 use protox::{
@@ -221,12 +222,24 @@ fn open_fields(stream: u64, window: u64, open: &Open) -> Vec<(&'static str, Valu
         Value::Message(fill(&descriptor("Header"), fields))
     });
     let headers = Value::List(headers.collect());
-    vec![
+    let mut fields = vec![
         ("stream", Value::U64(stream)),
         ("window", Value::U64(window)),
         ("priority", number(open.priority.to_wire())),
         ("headers", headers),
-    ]
+    ];
+    fields.extend(open.user.as_ref().map(|user| ("user", user_message(user))));
+    fields
+}
+
+fn user_message(user: &User) -> Value {
+    let extra = user.extra.iter().map(|(key, values)| {
+        Value::Message(fill(&descriptor("Extra"), vec![("key", Value::String(key.clone())), ("values", texts(values))]))
+    });
+    let extra = Value::List(extra.collect());
+    let (name, uid) = (Value::String(user.name.clone()), Value::String(user.uid.clone()));
+    let fields = vec![("name", name), ("groups", texts(&user.groups)), ("uid", uid), ("extra", extra)];
+    Value::Message(fill(&descriptor("User"), fields))
 }
 
 fn hello_fields(hello: &Hello) -> Vec<(&'static str, Value)> {
@@ -267,7 +280,11 @@ fn full() -> Vec<Frame> {
     vec![
         Frame::Data { stream, fin: true, payload: Bytes::from_static(b"bytes") },
         Frame::Window { stream, credit: 9 },
-        Frame::Open(stream, 9, Open { priority: Priority::Bulk, headers: vec![Header::text("name", "value")] }),
+        Frame::Open(
+            stream,
+            9,
+            Open { priority: Priority::Bulk, headers: vec![Header::text("name", "value")], user: Some(user()) },
+        ),
         Frame::Joined { stream, window: 9 },
         Frame::Refused { stream, code: RefuseCode::Draining, message: text() },
         Frame::Reset { stream, code: ResetCode::Drained },
@@ -293,16 +310,25 @@ fn full() -> Vec<Frame> {
     ]
 }
 
+fn user() -> Box<User> {
+    let (name, uid) = ("alice".to_owned(), "u1".to_owned());
+    Box::new(User { name, groups: vec!["dev".to_owned()], uid, extra: vec![("k".to_owned(), vec!["v".to_owned()])] })
+}
+
 fn frames() -> impl Strategy<Value = Frame> {
     let stream = || prop_oneof![1_u64..300, 1..=u64::MAX].prop_map(Into::into);
     let wide = || prop_oneof![0_u64..300, any::<u64>()];
     let text = || "\\PC{0,40}";
+    let text1 = || "\\PC{1,40}";
     let payload = prop_oneof![9 => 0_usize..400, 1 => Just(MAX_PAYLOAD)].prop_flat_map(|len| (any::<u8>(), Just(len)));
     let payload = payload.prop_map(|(byte, len)| Bytes::from(vec![byte; len]));
     let header = ("[a-z0-9-]{1,20}", vec(any::<u8>(), 0..40));
     let header = header.prop_map(|(name, value)| Header { name, value: value.into() });
-    let open = (0_u64..3, vec(header, 0..5));
-    let open = open.prop_map(|(priority, headers)| Open { priority: Priority::from_wire(priority), headers });
+    let user = (text1(), vec(text(), 0..4), text(), vec((text1(), vec(text(), 0..3)), 0..3));
+    let user = user.prop_map(|(name, groups, uid, extra)| Box::new(User { name, groups, uid, extra }));
+    let open = (0_u64..3, vec(header, 0..5), proptest::option::of(user));
+    let open =
+        open.prop_map(|(priority, headers, user)| Open { priority: Priority::from_wire(priority), headers, user });
     let close = |code| CloseCode::from_wire(code);
     prop_oneof![
         (stream(), any::<bool>(), payload).prop_map(|(stream, fin, payload)| Frame::Data { stream, fin, payload }),

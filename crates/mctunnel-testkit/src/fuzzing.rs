@@ -7,7 +7,7 @@ pub use peer::hostile_peer;
 
 use bytes::{Bytes, BytesMut};
 use mctunnel_mux::{
-    CloseCode, Deframer, Drain, DrainReason, Frame, Header, Hello, Open, Priority, RefuseCode, ResetCode, Welcome,
+    CloseCode, Deframer, Drain, DrainReason, Frame, Header, Hello, Open, Priority, RefuseCode, ResetCode, User, Welcome,
 };
 
 /// Reads any bytes as frames: whole, and as a stream in two chunkings, which must agree.
@@ -134,7 +134,10 @@ pub fn frame(input: &mut Input<'_>) -> Frame {
 fn open(input: &mut Input<'_>) -> Open {
     let priority = Priority::from_wire(u64::from(input.byte() % 4));
     let headers = (0..input.byte() % 8).map(|_| Header::text("x-mctunnel-host", &input.text()));
-    Open { priority, headers: headers.collect() }
+    let headers = headers.collect();
+    let named = input.byte() % 4 == 0;
+    let user = named.then(|| Box::new(User { name: input.text(), groups: vec![input.text()], ..User::default() }));
+    Open { priority, headers, user }
 }
 
 fn greeting(input: &mut Input<'_>) -> Frame {

@@ -172,7 +172,7 @@ impl Scale {
     fn add_stream(&self, rng: &mut Rng, pair: &mut Pair) {
         let key = rng.word();
         let priority = rng.pick(&[Priority::Normal, Priority::Interactive, Priority::Bulk]);
-        let open = Open { priority, headers: vec![Header::text("x-key", &key.to_string())] };
+        let open = Open { priority, headers: vec![Header::text("x-key", &key.to_string())], user: None };
         let at = Duration::from_millis(rng.pick(&[0, rng.clone().within(0, 300)]));
         let plan = self.plan(rng, false);
         let host = if rng.percent(50) { &mut pair.hub.host } else { &mut pair.agent.host };

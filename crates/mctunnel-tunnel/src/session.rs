@@ -6,7 +6,8 @@ use crate::{
 };
 use bytes::Bytes;
 use mctunnel_mux::{
-    CloseCode, Config, Connection, Drain, EndedBy, Header, Hello, Offer, Open, Priority, RefuseCode, StreamId, Welcome,
+    CloseCode, Config, Connection, Drain, EndedBy, Header, Hello, Offer, Open, Priority, RefuseCode, StreamId, User,
+    Welcome,
 };
 use std::{
     future::poll_fn,
@@ -289,6 +290,12 @@ impl Incoming {
     #[must_use]
     pub fn headers(&self) -> &[Header] {
         &self.offer.headers
+    }
+
+    /// Whom it is for, if the opener asked.
+    #[must_use]
+    pub fn user(&self) -> Option<&User> {
+        self.offer.user.as_deref()
     }
 
     /// The value of a header that is text and stands there exactly once.

@@ -4,7 +4,9 @@
 use super::{
     ServiceProxy, Speak,
     connection::TargetBody,
+    impersonate::names_a_user,
     pool::{Taken, Unreached},
+    serve::Reached,
 };
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
@@ -44,7 +46,7 @@ impl Passed {
 
 pub(super) async fn forward(
     proxy: &ServiceProxy,
-    located: &Located,
+    Reached { located, speaker }: &Reached,
     speak: Speak,
     halves: MessageHalves<Stream>,
 ) -> Passed {
@@ -61,10 +63,16 @@ pub(super) async fn forward(
         return fail(writer, RefuseCode::BadRequest, "an upgrade needs HTTP/1.1".to_owned()).await;
     }
     let (keep, reader) = if upgrade { (Some(reader), None) } else { (None, Some(reader)) };
-    let request = match request(located, speak, head, reader) {
+    let mut request = match request(located, speak, head, reader) {
         Ok(request) => request,
         Err(reason) => return fail(writer, RefuseCode::BadRequest, reason.to_owned()).await,
     };
+    // Last of all: nothing after this line touches the request's fields.
+    if let (Some(speaker), Some(impersonate)) = (speaker, &proxy.impersonate)
+        && let Err(reason) = impersonate.write(speaker, request.headers_mut())
+    {
+        return fail(writer, RefuseCode::Internal, reason).await;
+    }
     // The client may go away while the target thinks.
     let answered = tokio::select! {
         answered = send(proxy, located, speak, request) => answered,
@@ -83,7 +91,7 @@ pub(super) async fn forward(
 /// A field that says who the client is. Only the agent itself may write one, and it does so from a typed identity.
 fn forged(head: &RequestHead) -> Option<&str> {
     let names = head.fields.keys().map(http::HeaderName::as_str);
-    names.into_iter().find(|name| name.starts_with("impersonate-") || name.starts_with("x-remote-"))
+    names.into_iter().find(|name| names_a_user(name))
 }
 
 /// The request as the target is to see it.

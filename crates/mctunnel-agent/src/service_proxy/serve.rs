@@ -1,30 +1,33 @@
 //! One stream, from its opening to its end.
 
-use super::{ServiceProxy, Speak, forward::forward};
+use super::{ServiceProxy, Speak, forward::forward, impersonate::Speaker};
 use crate::{adapter::Offered, allow};
 use mctunnel_core::{LocateError, Located, Target};
 use mctunnel_http::split;
-use mctunnel_tunnel::RefuseCode;
+use mctunnel_tunnel::{RefuseCode, User};
 use tokio::time::timeout;
 
 impl ServiceProxy {
     pub(super) async fn serve(&self, offered: Offered, speak: Speak) {
-        let Some((located, offered)) = Box::pin(self.reach(offered)).await else { return };
+        let Some((reached, offered)) = Box::pin(self.reach(offered)).await else { return };
         // 8 join: what fails from here on is told as a failure of the exchange
         let Some((stream, joined)) = offered.join() else { return };
         // 9 pass the exchange
-        let passed = Box::pin(forward(self, &located, speak, split(stream))).await;
+        let passed = Box::pin(forward(self, &reached, speak, split(stream))).await;
         joined.ended(0, passed.bytes_down, passed.error);
     }
 
     /// Steps 6 and 7, up to the addresses; given up when the client goes away.
-    async fn reach(&self, offered: Offered) -> Option<(Located, Offered)> {
+    async fn reach(&self, offered: Offered) -> Option<(Reached, Offered)> {
         let target = offered.target().clone();
         // 6 authorise again
-        if let Err((code, reason)) = self.authorise(&target) {
-            offered.refuse(code, &reason);
-            return None;
-        }
+        let speaker = match self.authorise(&target, offered.user()) {
+            Ok(speaker) => speaker,
+            Err((code, reason)) => {
+                offered.refuse(code, &reason);
+                return None;
+            }
+        };
         // 7 locate
         let locating = timeout(self.config.dial_timeout, self.locator.locate(&target));
         let located = tokio::select! {
@@ -35,7 +38,7 @@ impl ServiceProxy {
             || LocateError::Unavailable(format!("{target} was not located within {:?}", self.config.dial_timeout));
         let located = located.unwrap_or_else(|_| Err(late())).and_then(|located| check_addresses(&target, located));
         match located {
-            Ok(located) => Some((located, offered)),
+            Ok(located) => Some((Reached { located, speaker }, offered)),
             Err(error) => {
                 let forbidden = matches!(error, LocateError::Forbidden(_));
                 let code = if forbidden { RefuseCode::NotAllowed } else { RefuseCode::TargetUnreachable };
@@ -45,18 +48,39 @@ impl ServiceProxy {
         }
     }
 
-    fn authorise(&self, target: &Target) -> Result<(), (RefuseCode, String)> {
+    /// Whether the stream may have its target, and for whom the agent speaks there.
+    fn authorise(&self, target: &Target, user: Option<&User>) -> Result<Option<Speaker>, (RefuseCode, String)> {
         let denied = |reason| Err((RefuseCode::NotAllowed, reason));
         match target {
-            Target::KubeApi if self.kube_api => Ok(()),
+            Target::KubeApi if self.kube_api => self.speak_for(user).or_else(denied),
             Target::KubeApi => denied("this agent does not serve the kube-apiserver".to_owned()),
-            Target::Service(service) if self.services.permits(service) => Ok(()),
+            // A service learns nothing of the user: it has no reason to believe us.
+            Target::Service(service) if self.services.permits(service) => Ok(None),
             Target::Service(service) => denied(format!("{service} is not on the agent's list of services")),
             Target::Endpoint(_) => {
                 Err((RefuseCode::BadRequest, "HTTP is for services and the kube-apiserver".to_owned()))
             }
         }
     }
+}
+
+impl ServiceProxy {
+    fn speak_for(&self, user: Option<&User>) -> Result<Option<Speaker>, String> {
+        match (&self.impersonate, user) {
+            (Some(impersonate), user) => impersonate.judge(user).map(Some),
+            (None, None) => Ok(None),
+            (None, Some(user)) => Err(format!(
+                "the hub verified {:?}, but this agent does not speak for users: start it with --impersonate",
+                user.name
+            )),
+        }
+    }
+}
+
+/// Where an exchange goes, and for whom.
+pub(super) struct Reached {
+    pub(super) located: Located,
+    pub(super) speaker: Option<Speaker>,
 }
 
 /// Whatever the cluster says: a service is never the agent's own host, its link or its cloud's metadata service.

@@ -43,6 +43,9 @@ impl Connection {
             // The peer would end the tunnel over it.
             return Err(OpenRefused::BadHeaderName);
         }
+        if !open.user.as_ref().is_none_or(|user| user.is_speakable()) {
+            return Err(OpenRefused::BadUser);
+        }
         let id = StreamId(self.next_id);
         self.next_id += 2;
         let window = self.affordable_window();

@@ -140,7 +140,12 @@ impl Connection {
         }
         let stream = Stream::new(StreamPhase::Offered, open.priority, window, self.config.early_window);
         self.insert(id, stream);
-        self.events.push_back(Event::Opened(Offer { stream: id, priority: open.priority, headers: open.headers }));
+        self.events.push_back(Event::Opened(Offer {
+            stream: id,
+            priority: open.priority,
+            headers: open.headers,
+            user: open.user,
+        }));
         Ok(())
     }
 

@@ -1,12 +1,12 @@
 //! Reading frames: strict about what we understand, deaf to fields of a later version.
 
-use super::{Drain, Frame, Header, Hello, MAX_PAYLOAD, MAX_TEXT, Open, StreamId, Welcome};
+use super::{Drain, Frame, Header, Hello, MAX_PAYLOAD, MAX_TEXT, Open, StreamId, User, Welcome};
 use crate::{
     CloseCode, DrainReason, Priority, RefuseCode, ResetCode,
     error::DecodeError,
     wire::{Field, next_field, varint},
 };
-use alloc::{string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use bytes::Bytes;
 
 /// Lists in HELLO and WELCOME are read up to this many entries.
@@ -104,10 +104,47 @@ fn open(mut body: Bytes) -> Result<Frame, DecodeError> {
             Field::Uint(2, value) => window = value,
             Field::Uint(3, value) => open.priority = Priority::from_wire(value),
             Field::Bytes(4, value) => open.headers.push(header(value)?),
+            Field::Bytes(5, value) => {
+                if open.user.replace(Box::new(user(value)?)).is_some() {
+                    return Err(DecodeError("an OPEN names two users"));
+                }
+            }
             Field::Uint(..) | Field::Bytes(..) | Field::Other => {}
         }
     }
     Ok(Frame::Open(id(stream)?, window, open))
+}
+
+fn user(mut body: Bytes) -> Result<User, DecodeError> {
+    let mut user = User::default();
+    while let Some(field) = next_field(&mut body)? {
+        match field {
+            Field::Bytes(1, value) => user.name = string(&value)?,
+            Field::Bytes(2, value) => user.groups.push(string(&value)?),
+            Field::Bytes(3, value) => user.uid = string(&value)?,
+            Field::Bytes(4, value) => user.extra.push(extra(value)?),
+            Field::Uint(..) | Field::Bytes(..) | Field::Other => {}
+        }
+    }
+    if user.name.is_empty() {
+        return Err(DecodeError("an OPEN names a user without a name"));
+    }
+    Ok(user)
+}
+
+fn extra(mut body: Bytes) -> Result<(String, Vec<String>), DecodeError> {
+    let (mut key, mut values) = (String::new(), Vec::new());
+    while let Some(field) = next_field(&mut body)? {
+        match field {
+            Field::Bytes(1, value) => key = string(&value)?,
+            Field::Bytes(2, value) => values.push(string(&value)?),
+            Field::Uint(..) | Field::Bytes(..) | Field::Other => {}
+        }
+    }
+    if key.is_empty() {
+        return Err(DecodeError("an OPEN has an extra fact without a key"));
+    }
+    Ok((key, values))
 }
 
 fn header(mut body: Bytes) -> Result<Header, DecodeError> {

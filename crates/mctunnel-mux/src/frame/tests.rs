@@ -1,7 +1,7 @@
 //! Byte snapshots of every frame: the wire is a contract, so a change here is a new protocol version.
 
 use super::*;
-use alloc::{format, vec};
+use alloc::{boxed::Box, format, vec};
 
 fn all() -> Vec<(Frame, &'static str)> {
     let stream = StreamId(300);
@@ -15,9 +15,29 @@ fn all() -> Vec<(Frame, &'static str)> {
             Frame::Open(
                 stream,
                 5,
-                Open { priority: Priority::Bulk, headers: vec![Header::text("a", "b"), Header::text("c", "")] },
+                Open {
+                    priority: Priority::Bulk,
+                    headers: vec![Header::text("a", "b"), Header::text("c", "")],
+                    user: None,
+                },
             ),
             "00 00000016 1a14 08ac02 1005 1802 2206 0a0161 120162 2203 0a0163",
+        ),
+        (
+            Frame::Open(
+                stream,
+                5,
+                Open {
+                    user: Some(Box::new(User {
+                        name: "u".into(),
+                        groups: vec!["g".into(), String::new()],
+                        uid: "i".into(),
+                        extra: vec![("k".into(), vec!["v".into(), String::new()])],
+                    })),
+                    ..Open::default()
+                },
+            ),
+            "00 0000001e 1a1c 08ac02 1005 2a15 0a0175 120167 1200 1a0169 2208 0a016b 120176 1200",
         ),
         (Frame::Joined { stream, window: 7 }, "00 00000007 2205 08ac02 1007"),
         (

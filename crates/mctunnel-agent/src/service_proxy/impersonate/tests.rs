@@ -1,0 +1,115 @@
+//! Whom the agent speaks for, and what it writes.
+
+use super::*;
+use proptest::prelude::*;
+
+fn user(name: &str, groups: &[&str]) -> User {
+    User { name: name.into(), groups: groups.iter().map(ToString::to_string).collect(), ..User::default() }
+}
+
+fn agent() -> Impersonate {
+    Impersonate::new(Secret::new("agent-token"))
+}
+
+fn written(impersonate: &Impersonate, user: &User, mut fields: HeaderMap) -> Vec<String> {
+    let speaker = impersonate.judge(Some(user)).unwrap();
+    impersonate.write(&speaker, &mut fields).unwrap();
+    fields.iter().map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value.as_bytes()))).collect()
+}
+
+#[test]
+fn t06_without_a_user_it_speaks_for_nobody() {
+    assert!(agent().judge(None).unwrap_err().contains("names no user"));
+    assert!(agent().judge(Some(&user("", &[]))).is_err());
+}
+
+#[test]
+fn t05_names_of_kubernetes_own_are_refused() {
+    for name in ["system:admin", "system:node:x", "system:serviceaccount:kube-system:default", "system:"] {
+        assert!(agent().judge(Some(&user(name, &[]))).is_err(), "{name}");
+    }
+    for group in ["system:masters", "system:nodes", "system:serviceaccounts", "system:unauthenticated"] {
+        assert!(agent().judge(Some(&user("alice", &["dev", group]))).is_err(), "{group}");
+    }
+    assert!(agent().judge(Some(&user("cluster:hub:system:serviceaccount:ns:ci", &[]))).is_ok());
+    assert_eq!(
+        written(&agent(), &user("alice", &["system:authenticated"]), HeaderMap::new()),
+        ["authorization: Bearer agent-token", "impersonate-user: alice"]
+    );
+}
+
+#[test]
+fn everything_about_a_user_is_written() {
+    let mut alice = user("oidc:alice@example.com", &["dev", "ops"]);
+    alice.uid = "42".into();
+    alice.extra = vec![("example.com/Team".into(), vec!["a b".into(), "c".into()])];
+    let fields = written(&agent(), &alice, HeaderMap::new());
+    assert_eq!(
+        fields,
+        [
+            "authorization: Bearer agent-token",
+            "impersonate-user: oidc:alice@example.com",
+            "impersonate-group: dev",
+            "impersonate-group: ops",
+            "impersonate-uid: 42",
+            "impersonate-extra-example.com%2f%54eam: a b",
+            "impersonate-extra-example.com%2f%54eam: c",
+        ]
+    );
+}
+
+#[test]
+fn what_a_header_cannot_carry_whole_is_refused() {
+    for name in ["a\nb", "a\r\nImpersonate-Group: system:masters", " alice", "alice ", "a\0", "\u{7f}"] {
+        assert!(agent().judge(Some(&user(name, &[]))).is_err(), "{name:?}");
+        assert!(agent().judge(Some(&user("alice", &[name]))).is_err(), "{name:?}");
+    }
+    assert!(agent().judge(Some(&user("alice", &[""]))).is_err());
+    assert!(agent().judge(Some(&user("alïce", &[]))).is_ok());
+}
+
+#[test]
+fn a_list_limits_users_and_the_groups_that_are_shown() {
+    let limited = agent().only(["root@corp".to_owned()], ["dev".to_owned()]);
+    assert!(limited.judge(Some(&user("mallory", &["ops"]))).unwrap_err().contains("does not speak for"));
+    assert_eq!(
+        written(&limited, &user("alice", &["dev", "admins"]), HeaderMap::new()),
+        ["authorization: Bearer agent-token", "impersonate-user: alice", "impersonate-group: dev"]
+    );
+    let root = written(&limited, &user("root@corp", &["admins"]), HeaderMap::new());
+    assert!(root.contains(&"impersonate-group: admins".to_owned()), "{root:?}");
+}
+
+#[test]
+fn the_token_is_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("token");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let file = TokenFile::new(&path);
+        assert!(file.token().unwrap_err().contains("cannot be read"));
+        fs::write(&path, "one\n").unwrap();
+        assert_eq!(file.token().unwrap().expose(), "one");
+        fs::write(&path, "two\n").unwrap();
+        tokio::time::advance(TokenFile::FRESH).await;
+        assert_eq!(file.token().unwrap().expose(), "two");
+        fs::write(&path, "\n").unwrap();
+        tokio::time::advance(TokenFile::FRESH).await;
+        assert!(file.token().unwrap_err().contains("empty"));
+    });
+}
+
+proptest! {
+    /// Whatever the head of a request held, the target sees the user of the OPEN and nobody else, exactly once.
+    #[test]
+    fn t02_no_head_changes_who_it_is(names in proptest::collection::vec("(?i)(impersonate-(user|group|uid|extra-x|future)|x-remote-(user|group)|authorization|accept|connection)", 0..12)) {
+        let mut fields = HeaderMap::new();
+        for name in names {
+            fields.append(HeaderName::try_from(name).unwrap(), HeaderValue::from_static("mallory"));
+        }
+        let told = written(&agent(), &user("alice", &["dev"]), fields);
+        let about: Vec<&String> = told.iter().filter(|f| names_a_user(f) || f.starts_with("authorization")).collect();
+        prop_assert_eq!(about.len(), 3);
+        prop_assert!(told.iter().all(|f| f.starts_with("accept") || f.starts_with("connection") || !f.contains("mallory")));
+    }
+}
