@@ -76,7 +76,7 @@ pub struct Unaudited;
 
 impl Audit for Unaudited {
     fn begin(&self) -> Result<Box<dyn AuditSlot>, AuditFull> {
-        Ok(Box::new(Unaudited))
+        Ok(Box::new(Self))
     }
 }
 

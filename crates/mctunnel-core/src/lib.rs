@@ -19,6 +19,7 @@ pub mod open;
 pub mod routing;
 pub mod secret;
 pub mod splice;
+pub mod store;
 pub mod target;
 
 pub use access::{Access, Action, Authorize, Decision};
@@ -37,4 +38,5 @@ pub use observe::{Happening, Observe, Unobserved};
 pub use open::{ByteStream, Open, OpenRequest, Priority};
 pub use routing::Protocol;
 pub use secret::Secret;
+pub use store::{Store, StoreError};
 pub use target::{Destination, Scheme, ServicePort, ServiceTarget, Target};

@@ -12,6 +12,8 @@ const LAYERS: &[(&str, u8)] = &[
     ("mctunnel-tunnel", 2),
     ("mctunnel-identity", 2),
     ("mctunnel-http", 2),
+    ("mctunnel-store", 2),
+    ("mctunnel-audit", 2),
     ("mctunnel-hub", 3),
     ("mctunnel-agent", 3),
     ("mctunnel-gateway", 3),
