@@ -15,8 +15,8 @@ mod serve;
 mod tls;
 
 use crate::adapter::{Offered, ProxyAdapter};
-use mctunnel_core::{PermitService, Protocol, ServiceTarget, locate::SharedLocator};
 pub use impersonate::{Impersonate, TokenFile, TokenSource};
+use mctunnel_core::{PermitService, Protocol, ServiceTarget, locate::SharedLocator};
 use pool::Pool;
 use std::{fmt, sync::Arc, time::Duration};
 

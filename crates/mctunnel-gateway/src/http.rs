@@ -12,6 +12,7 @@
 mod answer;
 mod body;
 mod config;
+mod credential;
 mod exchange;
 mod fields;
 mod forward;
@@ -31,8 +32,8 @@ pub use mctunnel_core::{BadTarget, KubeRequest, ResourceRequest, Verb};
 pub use mctunnel_http::ExchangeError;
 pub use route::{Routed, route};
 
-use crate::{Client, HubAdapter};
-use mctunnel_core::{Authorize, DynAuthenticate, Open, PassThrough, observe::SharedObserver};
+use crate::{Checkpoint, Client, HubAdapter};
+use mctunnel_core::{Audit, Authorize, DynAuthenticate, Open, observe::SharedObserver};
 use rustls::ServerConfig;
 use std::{fmt, sync::Arc};
 use tokio_rustls::TlsAcceptor;
@@ -42,8 +43,7 @@ pub struct HttpAdapter<O: Open> {
     forward: HttpForward<O>,
     guard: Arc<GuardConfig>,
     tls: Option<TlsAcceptor>,
-    authenticate: Arc<dyn DynAuthenticate>,
-    authorize: Arc<dyn Authorize>,
+    checkpoint: Checkpoint,
 }
 
 impl<O: Open> HttpAdapter<O> {
@@ -52,9 +52,8 @@ impl<O: Open> HttpAdapter<O> {
     pub fn new(opener: O, config: HttpConfig, observer: SharedObserver) -> Self {
         let routing_headers = grpc::METADATA.iter().map(|name| (*name).to_owned()).collect();
         let guard = GuardConfig { routing_headers, ..GuardConfig::default() };
-        let (authenticate, authorize) = (Arc::new(PassThrough), Arc::new(PassThrough));
         let forward = HttpForward::new(opener, config, observer);
-        Self { forward, guard: Arc::new(guard), tls: None, authenticate, authorize }
+        Self { forward, guard: Arc::new(guard), tls: None, checkpoint: Checkpoint::default() }
     }
 
     /// Speaks TLS. The configuration decides on certificates and should offer `h2` and `http/1.1` by ALPN.
@@ -64,17 +63,31 @@ impl<O: Open> HttpAdapter<O> {
         self
     }
 
+    /// Has every request pass this checkpoint.
+    #[must_use]
+    pub fn checkpoint(mut self, checkpoint: Checkpoint) -> Self {
+        self.checkpoint = checkpoint;
+        self
+    }
+
     /// Asks this one who each client is.
     #[must_use]
     pub fn authenticate(mut self, authenticate: Arc<dyn DynAuthenticate>) -> Self {
-        self.authenticate = authenticate;
+        self.checkpoint = self.checkpoint.with_authenticate(authenticate);
         self
     }
 
     /// Asks this one what each client may do.
     #[must_use]
     pub fn authorize(mut self, authorize: Arc<dyn Authorize>) -> Self {
-        self.authorize = authorize;
+        self.checkpoint = self.checkpoint.with_authorize(authorize);
+        self
+    }
+
+    /// Records every request here.
+    #[must_use]
+    pub fn audit(mut self, audit: Arc<dyn Audit>) -> Self {
+        self.checkpoint = self.checkpoint.with_audit(audit);
         self
     }
 }

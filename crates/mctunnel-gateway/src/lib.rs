@@ -33,6 +33,7 @@
 
 mod accept;
 mod adapter;
+mod checkpoint;
 mod connect;
 mod connections;
 mod open_stream;
@@ -41,6 +42,7 @@ mod sni;
 pub mod http;
 
 pub use adapter::{Client, Gateway, HubAdapter};
+pub use checkpoint::{Admitted, Checkpoint, Permit, Recording};
 pub use connect::{ConnectAdapter, ConnectConfig, Refusal};
 pub use http::{ForwardError, ForwardedBody, HttpAdapter, HttpConfig, HttpForward, Onward};
 pub use open_stream::OpenStream;

@@ -1,6 +1,11 @@
 //! Reports the end of a stream exactly once, however it ends: also when its task is cut.
 
+use crate::{Permit, Recording};
 use mctunnel_core::{ClusterName, Happening, observe::SharedObserver};
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
 use tokio::time::Instant;
 
 /// A stream that was reported as opened, and is reported as ended when this is dropped.
@@ -14,6 +19,14 @@ pub struct OpenStream {
     bytes_up: u64,
     bytes_down: u64,
     end: End,
+    held: Held,
+}
+
+/// What a stream holds as long as it lives: its permission, and its entry in the audit log.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) permit: Option<Permit>,
+    pub(crate) recording: Option<Recording>,
 }
 
 #[derive(Debug)]
@@ -28,7 +41,37 @@ impl OpenStream {
     /// A stream that was just opened; `bytes_up` were sent with the opening frame already.
     #[must_use]
     pub fn new(observer: SharedObserver, cluster: ClusterName, bytes_up: u64) -> Self {
-        Self { observer, cluster, opened: Instant::now(), bytes_up, bytes_down: 0, end: End::Cut }
+        Self {
+            observer,
+            cluster,
+            opened: Instant::now(),
+            bytes_up,
+            bytes_down: 0,
+            end: End::Cut,
+            held: Held::default(),
+        }
+    }
+
+    /// Keeps its permission and its entry in the audit log with it.
+    pub(crate) fn hold(mut self, held: Held) -> Self {
+        self.held = held;
+        self
+    }
+
+    /// The audit log shows it from now on: it may live long.
+    pub(crate) fn started(&self) {
+        if let Some(recording) = &self.held.recording {
+            recording.started();
+        }
+    }
+
+    /// Resolves when its permission was taken back; gives the reason.
+    pub(crate) fn poll_revoked(&self, cx: &Context<'_>) -> Poll<Arc<str>> {
+        self.held.permit.as_ref().map_or(Poll::Pending, |permit| permit.poll_revoked(cx))
+    }
+
+    pub(crate) async fn revoked(&self) -> Arc<str> {
+        std::future::poll_fn(|cx| self.poll_revoked(cx)).await
     }
 
     /// Reports how it ended, and what was moved since it was opened.
@@ -46,6 +89,9 @@ impl Drop for OpenStream {
             End::Clean => None,
             End::Broken(error) => Some(error),
         };
+        if let Some(recording) = &self.held.recording {
+            recording.ended(self.bytes_up, self.bytes_down, error.clone());
+        }
         self.observer.observe(&Happening::StreamEnded {
             cluster: self.cluster.clone(),
             bytes_up: self.bytes_up,

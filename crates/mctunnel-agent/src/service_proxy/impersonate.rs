@@ -53,7 +53,10 @@ impl Impersonate {
         // Kubernetes adds it by itself.
         speaker.groups.retain(|group| group != "system:authenticated" && (is_named || self.groups.contains(group)));
         if !is_named && speaker.groups.is_empty() {
-            return Err(format!("this agent does not speak for {:?}: neither it nor a group of it is allowed", user.name));
+            return Err(format!(
+                "this agent does not speak for {:?}: neither it nor a group of it is allowed",
+                user.name
+            ));
         }
         Speaker::fields(&speaker)
     }

@@ -96,6 +96,11 @@ impl<S: ByteStream> Tunnelled<S> {
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ExchangeError>>> {
+        if let Some(Poll::Ready(rule)) = self.open.as_ref().map(|open| open.poll_revoked(cx)) {
+            let cut = std::io::Error::new(std::io::ErrorKind::PermissionDenied, rule.to_string());
+            self.ended(Some(cut.to_string()));
+            return Poll::Ready(Some(Err(ExchangeError::Cut(cut))));
+        }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         match &frame {
             Some(Ok(frame)) => {

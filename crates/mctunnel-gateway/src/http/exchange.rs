@@ -10,7 +10,7 @@ use super::{
     trailers::CheckedTrailers,
     upgrade::{self, Asked},
 };
-use crate::open_stream::OpenStream;
+use crate::open_stream::{Held, OpenStream};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use http_body_util::Empty;
@@ -31,6 +31,7 @@ pub(super) async fn pass<O, B>(
     parts: Parts,
     mut body: B,
     begun: Instant,
+    held: Held,
 ) -> Result<Response<GatewayBody<O::Stream>>, Refused>
 where
     O: Open,
@@ -40,7 +41,7 @@ where
     let kind = BodyKind::of(&body);
     let asked = Instant::now();
     // 4 open
-    let Opened { halves, open } = open(forward, &routed, parts, kind, &mut body).await?;
+    let Opened { halves, open } = open(forward, &routed, parts, kind, &mut body, held).await?;
     let joined = Instant::now();
     // 5 pass bodies both ways
     let MessageHalves { mut writer, mut reader } = halves;
@@ -51,7 +52,7 @@ where
     } else {
         Some(upload(writer, kind, body))
     };
-    let answer = answer(&mut reader).await?;
+    let answer = answer(&mut reader, &open).await?;
     let response = respond(answer, &routed.prefix, reader, upload, open)?;
     Ok(timed(forward, response, [begun, asked, joined]))
 }
@@ -62,13 +63,14 @@ pub(super) async fn switch<O: Open>(
     connection: &Connection,
     routed: Routed,
     mut parts: Parts,
+    held: Held,
 ) -> Result<Response<GatewayBody<O::Stream>>, Refused> {
     let on_upgrade = upgrade::take(&mut parts, routed.asked)?;
     // 4 open
-    let Opened { halves, open } = open(forward, &routed, parts, BodyKind::None, &mut Empty::new()).await?;
+    let Opened { halves, open } = open(forward, &routed, parts, BodyKind::None, &mut Empty::new(), held).await?;
     // 5 pass bytes both ways
     let MessageHalves { mut writer, mut reader } = halves;
-    let answer = answer(&mut reader).await?;
+    let answer = answer(&mut reader, &open).await?;
     if answer.status == StatusCode::SWITCHING_PROTOCOLS {
         let halves = MessageHalves { writer, reader };
         return upgrade::switch(connection, routed.asked, answer, on_upgrade, halves, open);
@@ -95,6 +97,7 @@ async fn open<O, B>(
     mut parts: Parts,
     kind: BodyKind,
     body: &mut B,
+    held: Held,
 ) -> Result<Opened<O::Stream>, Refused>
 where
     O: Open,
@@ -120,11 +123,12 @@ where
     request.timeout = forward.config.open_timeout;
     request.wait_for_tunnel = forward.config.wait_for_tunnel;
     request.first_bytes = first_bytes;
+    request.identity = routed.identity.clone();
     let stream = open_in_time(&forward.opener, request).await?;
     let (cluster, target) = (routed.destination.cluster.clone(), routed.destination.target.to_string());
     let opened = Happening::StreamOpened { cluster: cluster.clone(), target, took: asked.elapsed() };
     forward.observer.observe(&opened);
-    let open = OpenStream::new(Arc::clone(&forward.observer), cluster, sent_with_open);
+    let open = OpenStream::new(Arc::clone(&forward.observer), cluster, sent_with_open).hold(held);
     Ok(Opened { halves: split(stream), open })
 }
 
@@ -153,8 +157,12 @@ async fn open_in_time<O: Open>(opener: &O, request: OpenRequest) -> Result<O::St
     timeout(limit, opener.open(request)).await.unwrap_or_else(|_| Err(late()))
 }
 
-async fn answer<S: ByteStream>(reader: &mut MessageReader<S>) -> Result<ResponseHead, Refused> {
-    match reader.answer().await {
+async fn answer<S: ByteStream>(reader: &mut MessageReader<S>, open: &OpenStream) -> Result<ResponseHead, Refused> {
+    let answer = tokio::select! {
+        answer = reader.answer() => answer,
+        rule = open.revoked() => return Err(Refused::Denied(rule.to_string())),
+    };
+    match answer {
         Ok(Answer::Head(head)) => Ok(head),
         Ok(Answer::Failure(failure)) => Err(Refused::Open(failure.into_open_error())),
         Err(ExchangeError::Cut(error)) => Err(Refused::Open(OpenError::TunnelLost(error.to_string()))),

@@ -11,12 +11,13 @@ use super::{
     service::Routed,
     upgrade::{self, Asked},
 };
+use crate::open_stream::Held;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header, request::Parts, uri::PathAndQuery};
 use http_body_util::Full;
 use hyper::body::Body;
 use mctunnel_core::{
-    Destination, ErrorCode, Happening, Open, OpenError, Protocol, bad_target, observe::SharedObserver,
+    Destination, ErrorCode, Happening, Identity, Open, OpenError, Protocol, bad_target, observe::SharedObserver,
 };
 use std::fmt;
 use tokio::time::Instant;
@@ -73,7 +74,7 @@ impl<O: Open> HttpForward<O> {
         let (mut parts, body) = request.into_parts();
         let body = Box::pin(body);
         let passed = match prepare(onward, &mut parts, &body) {
-            Ok(routed) => exchange::pass(self, routed, parts, body, begun).await,
+            Ok(routed) => exchange::pass(self, routed, parts, body, begun, Held::default()).await,
             Err(refused) => Err(refused),
         };
         passed.map(|response| response.map(ForwardedBody)).map_err(|refused| {
@@ -111,13 +112,22 @@ pub struct Onward {
     pub path: PathAndQuery,
     /// What the client sees in front of the target's paths, such as `/apps/shop`: redirects get it. Default nothing.
     pub prefix: String,
+    /// For whom, as the embedding program verified: the agent speaks for that user. Default nobody in particular.
+    pub identity: Identity,
 }
 
 impl Onward {
     /// Asks this target for this path.
     #[must_use]
     pub fn new(destination: Destination, path: PathAndQuery) -> Self {
-        Self { destination, path, prefix: String::new() }
+        Self { destination, path, prefix: String::new(), identity: Identity::Anonymous }
+    }
+
+    /// Asks for this user.
+    #[must_use]
+    pub fn on_behalf_of(mut self, identity: Identity) -> Self {
+        self.identity = identity;
+        self
     }
 
     /// The target's paths begin like this for the client.
@@ -144,8 +154,8 @@ fn prepare(onward: Onward, parts: &mut Parts, body: &impl Body) -> Result<Routed
     }
     fields::ensure_request_id(&mut parts.headers);
     let protocol = if grpc::is_grpc(&parts.headers) { Protocol::grpc() } else { Protocol::http() };
-    let Onward { destination, path, prefix } = onward;
-    Ok(Routed { destination, protocol, path, prefix, asked: Asked::Nothing })
+    let Onward { destination, path, prefix, identity } = onward;
+    Ok(Routed { destination, protocol, path, prefix, asked: Asked::Nothing, identity })
 }
 
 fn take_off_named_by_connection(headers: &mut HeaderMap) {

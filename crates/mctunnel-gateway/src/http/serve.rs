@@ -9,7 +9,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use mctunnel_core::Open;
+use mctunnel_core::{ClientCertificate, Open};
 use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -20,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 /// What the requests of one connection share.
 pub(super) struct Connection {
     pub(super) peer: SocketAddr,
+    /// The certificate the client showed, if it did.
+    pub(super) certificate: Option<Arc<ClientCertificate>>,
     /// Why the guard refused a head; HTTP/1.1 only.
     pub(super) refused: Option<Arc<RefusedHead>>,
     /// Upgraded requests that go on as plain bytes.
@@ -29,17 +31,22 @@ pub(super) struct Connection {
 pub(super) async fn serve_client<O: Open>(adapter: Arc<HttpAdapter<O>>, client: Client) {
     let Client { socket, peer, stopping } = client;
     let Some(tls) = &adapter.tls else {
-        return serve_http1(&adapter, socket, peer, &stopping).await;
+        return serve_http1(&adapter, socket, peer, None, &stopping).await;
     };
     let Ok(Ok(stream)) = timeout(adapter.forward.config.head_timeout, tls.accept(socket)).await else {
         // Not TLS, or a client that does not know our CA: it knows why better than we do.
         tracing::debug!(%peer, "A client did not complete its TLS handshake.");
         return;
     };
-    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        serve_http2(&adapter, stream, peer, &stopping).await;
+    let (_, session) = stream.get_ref();
+    let certificate = session.peer_certificates().map(|chain| {
+        let chain = chain.iter().map(|certificate| certificate.to_vec()).collect();
+        Arc::new(ClientCertificate { chain })
+    });
+    if session.alpn_protocol() == Some(b"h2") {
+        serve_http2(&adapter, stream, peer, certificate, &stopping).await;
     } else {
-        serve_http1(&adapter, stream, peer, &stopping).await;
+        serve_http1(&adapter, stream, peer, certificate, &stopping).await;
     }
 }
 
@@ -47,10 +54,11 @@ async fn serve_http1<O: Open>(
     adapter: &Arc<HttpAdapter<O>>,
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
+    certificate: Option<Arc<ClientCertificate>>,
     stopping: &CancellationToken,
 ) {
     let io = Guarded::new(io, Arc::clone(&adapter.guard));
-    let connection = Arc::new(Connection { peer, refused: Some(io.refused()), pipes: Pipes::default() });
+    let connection = Arc::new(Connection { peer, certificate, refused: Some(io.refused()), pipes: Pipes::default() });
     let service = service_fn(|request| answer(adapter, &connection, request));
     let mut serving = pin!(
         http1::Builder::new()
@@ -74,9 +82,10 @@ async fn serve_http2<O: Open>(
     adapter: &Arc<HttpAdapter<O>>,
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
+    certificate: Option<Arc<ClientCertificate>>,
     stopping: &CancellationToken,
 ) {
-    let connection = Arc::new(Connection { peer, refused: None, pipes: Pipes::default() });
+    let connection = Arc::new(Connection { peer, certificate, refused: None, pipes: Pipes::default() });
     let service = {
         let (adapter, connection) = (Arc::clone(adapter), Arc::clone(&connection));
         service_fn(move |request| {

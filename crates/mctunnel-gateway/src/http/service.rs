@@ -5,15 +5,16 @@ use super::{
     HttpAdapter,
     answer::Refused,
     body::GatewayBody,
-    exchange, fields, grpc,
+    credential, exchange, fields, grpc,
     guard::check_h2,
     route,
     serve::Connection,
     upgrade::{self, Asked},
 };
+use crate::{Admitted, Recording, open_stream::Held};
 use http::{HeaderValue, Method, Request, Response, Version, header, request::Parts, uri::PathAndQuery};
 use hyper::body::Incoming;
-use mctunnel_core::{Access, Action, Decision, Destination, Evidence, Open, Protocol, Secret};
+use mctunnel_core::{Action, Decision, Destination, Identity, Open, Protocol};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -25,6 +26,8 @@ pub(super) struct Routed {
     /// What a path of the target looks like to the client: for redirects.
     pub(super) prefix: String,
     pub(super) asked: Asked,
+    /// For whom.
+    pub(super) identity: Identity,
 }
 
 pub(super) async fn serve_request<O: Open>(
@@ -36,10 +39,18 @@ pub(super) async fn serve_request<O: Open>(
     let request_id = fields::ensure_request_id(request.headers_mut());
     let is_grpc = grpc::is_grpc(request.headers());
     let asks_upgrade = request.headers().contains_key(header::UPGRADE);
-    let mut response = match steps(adapter, connection, request, begun).await {
+    let recorded = adapter.checkpoint.record("http", request_id.to_str().unwrap_or("?"));
+    let passed = match &recorded {
+        Ok(recording) => steps(adapter, connection, request, begun, recording).await,
+        Err(full) => Err(alone(Refused::Unrecorded(*full))),
+    };
+    let mut response = match passed {
         Ok(response) => response,
         Err((refused, destination)) => {
             adapter.forward.refused(destination.as_ref(), &refused);
+            if let Ok(recording) = &recorded {
+                recording.ended(0, 0, Some(format!("{}: {refused}", refused.code().code)));
+            }
             let mut answer = if is_grpc { refused.to_grpc() } else { refused.to_status() };
             let ends = matches!(refused, Refused::Head(_)) || asks_upgrade;
             if ends && connection.refused.is_some() {
@@ -50,6 +61,9 @@ pub(super) async fn serve_request<O: Open>(
         }
     };
     response.headers_mut().entry(fields::REQUEST_ID).or_insert(request_id);
+    if let Ok(recording) = &recorded {
+        recording.answered(response.status().as_u16());
+    }
     response
 }
 
@@ -60,38 +74,46 @@ async fn steps<O: Open>(
     connection: &Arc<Connection>,
     request: Request<Incoming>,
     begun: Instant,
+    recording: &Recording,
 ) -> Result<Response<GatewayBody<O::Stream>>, Failed> {
     let (mut parts, body) = request.into_parts();
+    recording.came_from(connection.peer.ip());
     check(adapter, connection, &parts).map_err(alone)?;
     // 1 authenticate
-    let evidence = evidence(&parts, connection);
-    let identity = adapter.authenticate.authenticate(&evidence).await.map_err(|e| alone(e.into()))?;
+    let evidence = credential::evidence(&parts.headers, connection).map_err(|e| alone(e.into()))?;
+    let identity = adapter.checkpoint.identify(&evidence).await.map_err(|e| alone(e.into()))?;
+    recording.identified(&identity);
+    if identity.user().is_some() {
+        // It was shown to us. Whoever has it could be that client here, so nobody behind us gets it.
+        credential::take_off(&mut parts.headers);
+    }
     // 2 route
-    let routed = find_target(&mut parts).map_err(alone)?;
+    let mut routed = find_target(&mut parts).map_err(alone)?;
+    recording.routed(&routed.destination);
     // 3 authorise
     let action = Action::of_http(&routed.destination.target, parts.method.as_str(), routed.path.as_str())
         .map_err(|bad| alone(bad.into()))?;
-    let access = Access {
-        identity: &identity,
-        destination: &routed.destination,
-        action: &action,
-        protocol: &routed.protocol,
+    let admitted = Admitted {
+        identity: identity.clone(),
+        destination: routed.destination.clone(),
+        action,
+        protocol: routed.protocol.clone(),
         source: Some(connection.peer.ip()),
     };
-    let refused = match adapter.authorize.authorize(&access) {
-        Decision::Allowed { .. } => None,
-        Decision::Denied { rule } => Some(Refused::Denied(rule.to_string())),
-        Decision::Limited { rule, retry_after } => Some(Refused::Limited { rule: rule.to_string(), retry_after }),
+    let held = match adapter.checkpoint.admit(admitted, recording) {
+        Ok(permit) => Held { permit: Some(permit), recording: Some(recording.clone()) },
+        Err(Decision::Limited { rule, retry_after }) => {
+            return Err((Refused::Limited { rule: rule.to_string(), retry_after }, Some(routed.destination)));
+        }
+        Err(decision) => return Err((Refused::Denied(decision.rule().to_string()), Some(routed.destination))),
     };
-    if let Some(refused) = refused {
-        return Err((refused, Some(routed.destination)));
-    }
+    routed.identity = identity;
     // 4 open, 5 pass bodies both ways
     let (forward, destination) = (&adapter.forward, routed.destination.clone());
     let passed = if routed.asked == Asked::Nothing {
-        exchange::pass(forward, routed, parts, body, begun).await
+        exchange::pass(forward, routed, parts, body, begun, held).await
     } else {
-        exchange::switch(forward, connection, routed, parts).await
+        exchange::switch(forward, connection, routed, parts, held).await
     };
     passed.map_err(|refused| (refused, Some(destination)))
 }
@@ -116,11 +138,6 @@ fn check<O: Open>(adapter: &HttpAdapter<O>, connection: &Connection, parts: &Par
     }
 }
 
-fn evidence(parts: &Parts, connection: &Connection) -> Evidence {
-    let authorization = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    Evidence { authorization: authorization.map(Secret::new), peer: Some(connection.peer), ..Evidence::default() }
-}
-
 /// Parses the target, once. From here on the request is for this destination and no other.
 fn find_target(parts: &mut Parts) -> Result<Routed, Refused> {
     let asked = upgrade::asked(parts)?;
@@ -128,7 +145,14 @@ fn find_target(parts: &mut Parts) -> Result<Routed, Refused> {
     if grpc::is_by_metadata(&parts.headers) {
         let destination = grpc::route(&parts.headers)?;
         let path = PathAndQuery::try_from(sent).map_err(|_| Refused::Metadata("the path cannot be read"))?;
-        return Ok(Routed { destination, protocol: Protocol::grpc(), path, prefix: String::new(), asked });
+        return Ok(Routed {
+            destination,
+            protocol: Protocol::grpc(),
+            path,
+            prefix: String::new(),
+            asked,
+            identity: Identity::Anonymous,
+        });
     }
     let routed = route(sent)?;
     let path_len = routed.forward.find('?').unwrap_or(routed.forward.len());
@@ -140,5 +164,5 @@ fn find_target(parts: &mut Parts) -> Result<Routed, Refused> {
     if asked == Asked::WebSocketOverHttp2 {
         parts.method = Method::GET;
     }
-    Ok(Routed { destination: routed.destination, protocol, path, prefix, asked })
+    Ok(Routed { destination: routed.destination, protocol, path, prefix, asked, identity: Identity::Anonymous })
 }

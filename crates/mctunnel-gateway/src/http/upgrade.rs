@@ -75,6 +75,7 @@ pub(super) fn switch<S: ByteStream>(
     let Some(on_upgrade) = on_upgrade else {
         return Err(Refused::BadAnswer("the target changed the protocol without being asked"));
     };
+    open.started();
     connection.pipes.spawn(async move {
         let (Ok(client), Some((stream, early))) = (on_upgrade.await, halves.reunite()) else {
             return open.ended(0, 0, Some("the client did not take the upgrade".to_owned()));
@@ -104,7 +105,11 @@ async fn pipe<S: ByteStream>(client: Upgraded, mut stream: S, early: Bytes, open
         client.write_all(&early).await?;
         copy_bidirectional(&mut client, &mut stream).await
     };
-    match piped.await {
+    let piped = tokio::select! {
+        piped = piped => piped,
+        rule = open.revoked() => Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, rule.to_string())),
+    };
+    match piped {
         Ok((up, down)) => open.ended(up, down, None),
         Err(error) => {
             open.ended(0, 0, Some(error.to_string()));

@@ -35,7 +35,7 @@ async fn t07_a_second_request_without_credential_is_refused() {
     let rig =
         Rig::start_with(|adapter| adapter.authenticate(Arc::new(OneToken)).authorize(Arc::new(NotKubeSystem))).await;
     let target = Target::named("A").await;
-    let _agent = rig.agent("cluster-a", target.address).await;
+    let _agent = rig.speaking_agent("cluster-a", target.address).await;
     let mut client = rig.client().await;
     client.send("GET /cluster-a/1 HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer alice\r\n\r\n").await;
     assert_eq!(client.answer().await.1, "A");

@@ -16,4 +16,5 @@ mod grpc;
 mod prototype;
 mod redirects;
 mod rig;
+mod trust;
 mod upgrades;

@@ -3,7 +3,8 @@
 use mctunnel::{
     Agent, ClusterFiles, ClusterName, Gateway, HttpAdapter, HttpConfig, Hub, HubAuthority, JoinBundle, PinnedTargets,
     ServiceProxy, ServiceProxyConfig, ServiceTarget,
-    core::{PermitService, Unobserved},
+    agent::Impersonate,
+    core::{PermitService, Secret, Unobserved},
 };
 use parking_lot::Mutex;
 use rustls::{ClientConfig, RootCertStore};
@@ -91,7 +92,17 @@ impl Rig {
         }
     }
 
+    /// The same, with an agent that speaks to the kube-apiserver for the users the hub verified.
+    pub(crate) async fn speaking_agent(&self, cluster: &str, target: SocketAddr) -> RunningAgent {
+        let impersonate = Impersonate::new(Secret::new("agent-token"));
+        self.run_as(&self.bundle(cluster), target, Some(impersonate)).await
+    }
+
     pub(crate) async fn run(&self, bundle: &JoinBundle, target: SocketAddr) -> RunningAgent {
+        self.run_as(bundle, target, None).await
+    }
+
+    async fn run_as(&self, bundle: &JoinBundle, target: SocketAddr, impersonate: Option<Impersonate>) -> RunningAgent {
         let before = self.hub.tunnels().iter().find(|t| t.cluster == bundle.cluster).map(|t| t.generation);
         let pinned = PinnedTargets::new()
             .pin_kube_api(&format!("http://{target}"), None)
@@ -99,6 +110,7 @@ impl Rig {
             .and_then(|pinned| pinned.pin_service(&format!("default/hidden={target}")))
             .unwrap();
         let proxy = ServiceProxy::new(Arc::new(pinned), ServiceProxyConfig::default()).kube_api(true);
+        let proxy = proxy.impersonate(impersonate);
         let proxy = Arc::new(proxy.services(Arc::new(OnlyWeb)));
         let agent = Agent::builder(bundle)
             .adapter(proxy.http())
@@ -196,6 +208,12 @@ impl Client {
     /// Everything up to the end of the connection.
     pub(crate) async fn rest(&mut self) -> String {
         while self.more().await.unwrap() > 0 {}
+        String::from_utf8_lossy(&std::mem::take(&mut self.read)).into_owned()
+    }
+
+    /// Everything up to the end of the connection, whichever way it ends.
+    pub(crate) async fn rest_or_error(&mut self) -> String {
+        while matches!(self.more().await, Ok(1..)) {}
         String::from_utf8_lossy(&std::mem::take(&mut self.read)).into_owned()
     }
 

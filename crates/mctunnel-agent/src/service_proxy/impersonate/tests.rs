@@ -102,7 +102,7 @@ fn the_token_is_read_again() {
 proptest! {
     /// Whatever the head of a request held, the target sees the user of the OPEN and nobody else, exactly once.
     #[test]
-    fn t02_no_head_changes_who_it_is(names in proptest::collection::vec("(?i)(impersonate-(user|group|uid|extra-x|future)|x-remote-(user|group)|authorization|accept|connection)", 0..12)) {
+    fn t02_no_head_changes_who_it_is(names in proptest::collection::vec("(impersonate-(user|group|uid|extra-x|future)|x-remote-(user|group)|authorization|accept|connection)", 0..12)) {
         let mut fields = HeaderMap::new();
         for name in names {
             fields.append(HeaderName::try_from(name).unwrap(), HeaderValue::from_static("mallory"));

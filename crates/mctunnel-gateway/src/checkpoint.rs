@@ -1,0 +1,88 @@
+//! Steps 1 and 3 of a request's path, for every way in: who is it, may it, and where is that written down.
+//!
+//! ```text
+//! checkpoint/permit.rs     what was allowed stays allowed only as long as the rules and the credential say so
+//! checkpoint/recording.rs  one entry in the audit log for each request, taken before anything is opened for it
+//! ```
+
+mod permit;
+mod recording;
+#[cfg(test)]
+mod tests;
+
+pub use permit::{Admitted, Permit};
+pub use recording::Recording;
+
+use mctunnel_core::{
+    Access, Audit, AuditFull, Authorize, Decision, DynAuthenticate, Evidence, Identity, PassThrough, Unaudited,
+    Unauthenticated,
+};
+use permit::Permits;
+use std::sync::Arc;
+
+/// Decides about requests and records them. Cheap to clone; all clones are the same checkpoint.
+#[derive(Debug, Clone)]
+pub struct Checkpoint {
+    authenticate: Arc<dyn DynAuthenticate>,
+    authorize: Arc<dyn Authorize>,
+    audit: Arc<dyn Audit>,
+    permits: Arc<Permits>,
+}
+
+impl Default for Checkpoint {
+    /// Asks nobody, allows everything, records nothing: what clients carry is between them and the targets.
+    fn default() -> Self {
+        Self::new(Arc::new(PassThrough), Arc::new(PassThrough), Arc::new(Unaudited))
+    }
+}
+
+impl Checkpoint {
+    /// A checkpoint of these three.
+    pub fn new(authenticate: Arc<dyn DynAuthenticate>, authorize: Arc<dyn Authorize>, audit: Arc<dyn Audit>) -> Self {
+        let permits = Permits::new(Arc::clone(&authenticate), Arc::clone(&authorize));
+        Self { authenticate, authorize, audit, permits }
+    }
+
+    /// The same, with somebody else who finds out who clients are.
+    #[must_use]
+    pub fn with_authenticate(self, authenticate: Arc<dyn DynAuthenticate>) -> Self {
+        Self::new(authenticate, self.authorize, self.audit)
+    }
+
+    /// The same, with somebody else who decides.
+    #[must_use]
+    pub fn with_authorize(self, authorize: Arc<dyn Authorize>) -> Self {
+        Self::new(self.authenticate, authorize, self.audit)
+    }
+
+    /// The same, with another record.
+    #[must_use]
+    pub fn with_audit(self, audit: Arc<dyn Audit>) -> Self {
+        Self::new(self.authenticate, self.authorize, audit)
+    }
+
+    /// Takes a place in the record; without one the request is not served.
+    pub fn record(&self, gateway: &'static str, request_id: &str) -> Result<Recording, AuditFull> {
+        Ok(Recording::new(self.audit.begin()?, gateway, request_id))
+    }
+
+    /// Step 1.
+    pub async fn identify(&self, evidence: &Evidence) -> Result<Identity, Unauthenticated> {
+        self.authenticate.authenticate(evidence).await
+    }
+
+    /// Step 3. What is allowed gets a permit, to be held as long as what is opened with it lives.
+    pub fn admit(&self, admitted: Admitted, recording: &Recording) -> Result<Permit, Decision> {
+        // Looked at first: rules that change while we decide make the permit one of the old rules.
+        let generations = self.permits.generations();
+        let decision = self.authorize.authorize(&admitted.access());
+        recording.decided(&admitted, &decision);
+        if decision.is_allowed() { Ok(self.permits.issue(admitted, generations)) } else { Err(decision) }
+    }
+
+    /// Asks policy a question, without a request behind it.
+    #[must_use]
+    pub fn would_allow(&self, access: &Access<'_>) -> Decision {
+        self.authorize.authorize(access)
+    }
+}

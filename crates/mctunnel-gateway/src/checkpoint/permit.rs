@@ -1,0 +1,195 @@
+//! Permissions that are held, not granted once. Somebody looks once a second whether rules or credentials changed, and takes back
+//! the permits that would not be issued any more.
+
+use futures_util::task::AtomicWaker;
+use mctunnel_core::{Access, Action, Authorize, Decision, Destination, DynAuthenticate, Identity, Protocol};
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::IpAddr,
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::{Duration, SystemTime},
+};
+use tokio_util::task::AbortOnDropHandle;
+
+/// How often somebody looks. New rules count for new requests at once; this is about what is open already.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A request as it was decided about; kept while it lives, to decide again.
+#[derive(Debug, Clone)]
+pub struct Admitted {
+    /// Who.
+    pub identity: Identity,
+    /// Where to.
+    pub destination: Destination,
+    /// What.
+    pub action: Action,
+    /// How.
+    pub protocol: Protocol,
+    /// From where.
+    pub source: Option<IpAddr>,
+}
+
+impl Admitted {
+    pub(super) fn access(&self) -> Access<'_> {
+        let Self { identity, destination, action, protocol, source } = self;
+        Access { identity, destination, action, protocol, source: *source }
+    }
+}
+
+/// Permission for one request or stream, until it is dropped or taken back.
+pub struct Permit {
+    number: u64,
+    held: Arc<Held>,
+    permits: Weak<Permits>,
+}
+
+struct Held {
+    admitted: Admitted,
+    /// Of the rules under which it was last decided.
+    generations: Mutex<Generations>,
+    revoked: AtomicBool,
+    reason: Mutex<Option<Arc<str>>>,
+    waker: AtomicWaker,
+}
+
+impl Permit {
+    /// What it is for.
+    #[must_use]
+    pub fn admitted(&self) -> &Admitted {
+        &self.held.admitted
+    }
+
+    /// Resolves when the permit was taken back; gives the reason. One waiter at a time.
+    pub fn poll_revoked(&self, cx: &Context<'_>) -> Poll<Arc<str>> {
+        if !self.held.revoked.load(Ordering::Acquire) {
+            self.held.waker.register(cx.waker());
+            if !self.held.revoked.load(Ordering::Acquire) {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(self.held.reason.lock().clone().unwrap_or_else(|| "the permission was taken back".into()))
+    }
+
+    /// Resolves when the permit was taken back; gives the reason. One waiter at a time.
+    pub async fn revoked(&self) -> Arc<str> {
+        std::future::poll_fn(|cx| self.poll_revoked(cx)).await
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(permits) = self.permits.upgrade() {
+            permits.held.lock().remove(&self.number);
+        }
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit").field("for", &self.held.admitted).finish_non_exhaustive()
+    }
+}
+
+// === Permits ===
+
+/// Numbers that change when the rules or the credentials do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Generations {
+    credentials: u64,
+    rules: u64,
+}
+
+/// All permits of a checkpoint.
+pub(super) struct Permits {
+    authenticate: Arc<dyn DynAuthenticate>,
+    authorize: Arc<dyn Authorize>,
+    held: Mutex<BTreeMap<u64, Arc<Held>>>,
+    next: AtomicU64,
+    looking: OnceLock<AbortOnDropHandle<()>>,
+}
+
+impl Permits {
+    pub(super) fn new(authenticate: Arc<dyn DynAuthenticate>, authorize: Arc<dyn Authorize>) -> Arc<Self> {
+        let (held, next, looking) = (Mutex::default(), AtomicU64::new(0), OnceLock::new());
+        Arc::new(Self { authenticate, authorize, held, next, looking })
+    }
+
+    /// What the rules and the credentials are now.
+    pub(super) fn generations(&self) -> Generations {
+        Generations { credentials: self.authenticate.generation(), rules: self.authorize.generation() }
+    }
+
+    pub(super) fn issue(self: &Arc<Self>, admitted: Admitted, generations: Generations) -> Permit {
+        self.looking.get_or_init(|| look_now_and_then(Arc::downgrade(self)));
+        let held = Held {
+            admitted,
+            generations: Mutex::new(generations),
+            revoked: AtomicBool::new(false),
+            reason: Mutex::new(None),
+            waker: AtomicWaker::new(),
+        };
+        let held = Arc::new(held);
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.held.lock().insert(number, Arc::clone(&held));
+        Permit { number, held, permits: Arc::downgrade(self) }
+    }
+
+    /// Takes back what would not be issued any more.
+    pub(super) fn look(&self, now: SystemTime) {
+        let generations = self.generations();
+        // Deciding takes longer than copying the list, and requests come and go meanwhile.
+        let held: Vec<Arc<Held>> = self.held.lock().values().cloned().collect();
+        for held in held {
+            let changed = std::mem::replace(&mut *held.generations.lock(), generations) != generations;
+            if let Some(reason) = self.why_not(&held.admitted, changed, now) {
+                *held.reason.lock() = Some(reason);
+                held.revoked.store(true, Ordering::Release);
+                held.waker.wake();
+            }
+        }
+    }
+
+    fn why_not(&self, admitted: &Admitted, changed: bool, now: SystemTime) -> Option<Arc<str>> {
+        let expires = admitted.identity.user().and_then(|user| user.expires);
+        if expires.is_some_and(|expires| expires <= now) {
+            return Some("the credential has expired".into());
+        }
+        if !changed {
+            return None;
+        }
+        if !self.authenticate.still_holds(&admitted.identity) {
+            return Some("the credential was revoked".into());
+        }
+        match self.authorize.authorize(&admitted.access()) {
+            Decision::Denied { rule } => Some(rule),
+            // A quota is about beginning something.
+            Decision::Allowed { .. } | Decision::Limited { .. } => None,
+        }
+    }
+}
+
+impl fmt::Debug for Permits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permits").field("held", &self.held.lock().len()).finish_non_exhaustive()
+    }
+}
+
+/// Ends with the permits. The first permit starts it, because only then there is a runtime for certain.
+#[expect(clippy::disallowed_methods, reason = "the handle aborts the task when it is dropped")]
+fn look_now_and_then(permits: Weak<Permits>) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(LOOK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let Some(permits) = permits.upgrade() else { return };
+            permits.look(SystemTime::now());
+        }
+    }))
+}

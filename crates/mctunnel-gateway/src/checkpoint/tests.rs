@@ -1,0 +1,174 @@
+//! What was allowed is taken back when the rules or the credential change, and every request leaves one entry.
+
+use super::*;
+use mctunnel_core::{Action, AuditOutcome, AuditSlot, AuditSubject, Authenticate, Destination, Protocol, Target, User};
+use parking_lot::Mutex;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, SystemTime},
+};
+
+/// Rules and keys that tests change.
+#[derive(Default)]
+struct World {
+    generation: AtomicU64,
+    denied: Mutex<Option<&'static str>>,
+    revoked: Mutex<Option<&'static str>>,
+}
+
+struct Keys(Arc<World>);
+
+impl Authenticate for Keys {
+    async fn authenticate(&self, _: &Evidence) -> Result<Identity, Unauthenticated> {
+        Ok(Identity::Anonymous)
+    }
+
+    fn still_holds(&self, identity: &Identity) -> bool {
+        identity.user().map(|user| &*user.name) != *self.0.revoked.lock()
+    }
+
+    fn generation(&self) -> u64 {
+        self.0.generation.load(Ordering::SeqCst)
+    }
+}
+
+struct Rules(Arc<World>);
+
+impl Authorize for Rules {
+    fn authorize(&self, access: &Access<'_>) -> Decision {
+        if access.identity.user().map(|user| &*user.name) == *self.0.denied.lock() {
+            return Decision::denied("rule 7");
+        }
+        Decision::allowed("rule 1")
+    }
+
+    fn generation(&self) -> u64 {
+        self.0.generation.load(Ordering::SeqCst)
+    }
+}
+
+#[derive(Clone, Default)]
+struct Book(Arc<Mutex<Vec<String>>>);
+
+struct Page(Book);
+
+impl Audit for Book {
+    fn begin(&self) -> Result<Box<dyn AuditSlot>, AuditFull> {
+        if self.0.lock().len() >= 3 {
+            return Err(AuditFull);
+        }
+        Ok(Box::new(Page(self.clone())))
+    }
+}
+
+impl AuditSlot for Page {
+    fn started(&mut self, subject: &AuditSubject) {
+        self.0.0.lock().push(format!("{} started", subject.request_id));
+    }
+
+    fn finish(self: Box<Self>, subject: &AuditSubject, outcome: &AuditOutcome) {
+        let rule = subject.decision.as_ref().map(|decision| decision.rule().to_string());
+        let entry =
+            format!("{} {} {} {:?}", subject.request_id, outcome.status, rule.unwrap_or_default(), outcome.error);
+        self.0.0.lock().push(entry);
+    }
+}
+
+fn checkpoint() -> (Checkpoint, Arc<World>, Book) {
+    let (world, book) = (Arc::new(World::default()), Book::default());
+    let keys = Arc::new(Keys(Arc::clone(&world)));
+    let rules = Arc::new(Rules(Arc::clone(&world)));
+    (Checkpoint::new(keys, rules, Arc::new(book.clone())), world, book)
+}
+
+fn request_of(name: &str, expires: Option<SystemTime>) -> Admitted {
+    let mut user = User::new(name, "test");
+    user.expires = expires;
+    let destination = Destination { cluster: "c1".parse().unwrap(), target: Target::KubeApi };
+    Admitted { identity: user.into(), destination, action: Action::Bytes, protocol: Protocol::tcp(), source: None }
+}
+
+fn permit(checkpoint: &Checkpoint, name: &str, expires: Option<SystemTime>) -> Permit {
+    let recording = checkpoint.record("test", "r").unwrap();
+    checkpoint.admit(request_of(name, expires), &recording).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn t32_a_rule_that_changed_cuts_those_it_denies_and_nobody_else() {
+    let (checkpoint, world, _) = checkpoint();
+    let (alice, bob) = (permit(&checkpoint, "alice", None), permit(&checkpoint, "bob", None));
+    *world.denied.lock() = Some("alice");
+    // Nothing is said until the rules say that they changed.
+    assert!(tokio::time::timeout(Duration::from_secs(30), alice.revoked()).await.is_err());
+    world.generation.fetch_add(1, Ordering::SeqCst);
+    let reason = tokio::time::timeout(Duration::from_secs(5), alice.revoked()).await.unwrap();
+    assert_eq!(&*reason, "rule 7");
+    assert!(tokio::time::timeout(Duration::from_secs(30), bob.revoked()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn t32_a_permit_of_rules_that_changed_meanwhile_is_decided_again() {
+    let (checkpoint, world, _) = checkpoint();
+    let bob = permit(&checkpoint, "bob", None);
+    // Decided under the old rules; before its permit is there, the rules change and somebody looks.
+    let old = checkpoint.permits.generations();
+    *world.denied.lock() = Some("alice");
+    world.generation.fetch_add(1, Ordering::SeqCst);
+    checkpoint.permits.look(SystemTime::now());
+    let alice = checkpoint.permits.issue(request_of("alice", None), old);
+    assert!(tokio::time::timeout(Duration::from_secs(5), alice.revoked()).await.is_ok());
+    drop(bob);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t32_a_revoked_credential_cuts_what_it_opened() {
+    let (checkpoint, world, _) = checkpoint();
+    let alice = permit(&checkpoint, "alice", None);
+    *world.revoked.lock() = Some("alice");
+    world.generation.fetch_add(1, Ordering::SeqCst);
+    let reason = tokio::time::timeout(Duration::from_secs(5), alice.revoked()).await.unwrap();
+    assert_eq!(&*reason, "the credential was revoked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t32_a_credential_that_ends_cuts_what_it_opened() {
+    let (checkpoint, _, _) = checkpoint();
+    let alice = permit(&checkpoint, "alice", Some(SystemTime::now()));
+    let bob = permit(&checkpoint, "bob", Some(SystemTime::now() + Duration::from_secs(3600)));
+    let reason = tokio::time::timeout(Duration::from_secs(5), alice.revoked()).await.unwrap();
+    assert_eq!(&*reason, "the credential has expired");
+    assert!(tokio::time::timeout(Duration::from_secs(30), bob.revoked()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_is_forgotten_when_it_is_dropped() {
+    let (checkpoint, _, _) = checkpoint();
+    let permits: Vec<Permit> = (0..100).map(|_| permit_quietly(&checkpoint)).collect();
+    assert!(format!("{checkpoint:?}").contains("held: 100"), "{checkpoint:?}");
+    drop(permits);
+    assert!(format!("{checkpoint:?}").contains("held: 0"), "{checkpoint:?}");
+}
+
+fn permit_quietly(checkpoint: &Checkpoint) -> Permit {
+    checkpoint.permits.issue(request_of("alice", None), checkpoint.permits.generations())
+}
+
+#[tokio::test]
+async fn every_request_leaves_one_entry_whoever_drops_it_last() {
+    let (checkpoint, world, book) = checkpoint();
+    *world.denied.lock() = Some("mallory");
+    let recording = checkpoint.record("test", "r1").unwrap();
+    let permit = checkpoint.admit(request_of("alice", None), &recording).unwrap();
+    let other = recording.clone();
+    recording.started();
+    recording.answered(200);
+    drop(recording);
+    other.ended(1, 2, Some("cut".to_owned()));
+    drop((other, permit));
+    let denied = checkpoint.record("test", "r2").unwrap();
+    assert!(matches!(checkpoint.admit(request_of("mallory", None), &denied), Err(Decision::Denied { .. })));
+    denied.answered(403);
+    drop(denied);
+    assert_eq!(*book.0.lock(), ["r1 started", "r1 200 rule 1 Some(\"cut\")", "r2 403 rule 7 None"]);
+    assert_eq!(checkpoint.record("test", "r3").err(), Some(AuditFull));
+}

@@ -1,0 +1,119 @@
+//! What a client shows of itself: one certificate, or one token; where a browser can set no header, in the WebSocket's protocols.
+
+use super::serve::Connection;
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::{HeaderMap, HeaderValue, header};
+use mctunnel_core::{Evidence, Secret, Unauthenticated};
+use std::sync::Arc;
+
+/// Kubernetes' own way for browsers: this, followed by the token in base64url.
+const IN_PROTOCOLS: &str = "base64url.bearer.authorization.k8s.io.";
+
+/// Collects what the client shows. Two tokens are one too many.
+pub(super) fn evidence(headers: &HeaderMap, connection: &Connection) -> Result<Evidence, Unauthenticated> {
+    let conflict = |text: &str| Err(Unauthenticated::Conflict(text.to_owned()));
+    let mut shown = headers.get_all(header::AUTHORIZATION).iter();
+    let header = match (shown.next(), shown.next()) {
+        (Some(_), Some(_)) => return conflict("the request has two Authorization headers"),
+        (Some(value), None) => {
+            let text = value.to_str();
+            Some(text.map_err(|_| Unauthenticated::Rejected("the Authorization header is not plain text".to_owned()))?)
+        }
+        (None, _) => None,
+    };
+    let authorization = match (header, token_in_protocols(headers)?) {
+        (Some(_), Some(_)) => return conflict("the request has a token in two places"),
+        (Some(header), None) => Some(Secret::new(header)),
+        (None, token) => token,
+    };
+    let certificate = connection.certificate.as_ref().map(Arc::clone);
+    Ok(Evidence { authorization, certificate, forwarded: Vec::new(), peer: Some(connection.peer) })
+}
+
+/// Takes the client's token off a request. What the client shows to us is not for anybody behind us.
+pub(super) fn take_off(headers: &mut HeaderMap) {
+    headers.remove(header::AUTHORIZATION);
+    if protocols(headers).any(|protocol| protocol.starts_with(IN_PROTOCOLS)) {
+        let rest: Vec<&str> = protocols(headers).filter(|protocol| !protocol.starts_with(IN_PROTOCOLS)).collect();
+        let rest = rest.join(", ");
+        headers.remove(header::SEC_WEBSOCKET_PROTOCOL);
+        if let Some(value) = HeaderValue::from_str(&rest).ok().filter(|value| !value.is_empty()) {
+            headers.insert(header::SEC_WEBSOCKET_PROTOCOL, value);
+        }
+    }
+}
+
+fn token_in_protocols(headers: &HeaderMap) -> Result<Option<Secret>, Unauthenticated> {
+    let mut tokens = protocols(headers).filter_map(|protocol| protocol.strip_prefix(IN_PROTOCOLS));
+    let (Some(token), None) = (tokens.next(), tokens.next()) else {
+        return match protocols(headers).filter(|protocol| protocol.starts_with(IN_PROTOCOLS)).count() {
+            0 => Ok(None),
+            _ => Err(Unauthenticated::Conflict("the WebSocket's protocols have two tokens".to_owned())),
+        };
+    };
+    let bad = || Unauthenticated::Rejected("the token in the WebSocket's protocols is not base64url".to_owned());
+    let decoded = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|_| bad())?;
+    let token = String::from_utf8(decoded).map_err(|_| bad())?;
+    Ok(Some(Secret::new(format!("Bearer {token}"))))
+}
+
+fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim).filter(|protocol| !protocol.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::upgrade::Pipes;
+
+    fn shown(fields: &[(&'static str, &str)]) -> (Result<Evidence, Unauthenticated>, HeaderMap) {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(*name, HeaderValue::from_str(value).unwrap());
+        }
+        let peer = ([127, 0, 0, 1], 1).into();
+        let connection = Connection { peer, certificate: None, refused: None, pipes: Pipes::default() };
+        (evidence(&headers, &connection), headers)
+    }
+
+    #[test]
+    fn a_token_comes_in_one_of_two_places() {
+        let token = |fields: &[(&'static str, &str)]| {
+            shown(fields).0.unwrap().authorization.map(|token| token.expose().to_owned())
+        };
+        assert_eq!(token(&[("authorization", "Bearer t")]).as_deref(), Some("Bearer t"));
+        let protocols = format!("v5.channel.k8s.io, {IN_PROTOCOLS}dG9rZW4");
+        assert_eq!(token(&[("sec-websocket-protocol", &protocols)]).as_deref(), Some("Bearer token"));
+        assert_eq!(token(&[("sec-websocket-protocol", "v5.channel.k8s.io")]), None);
+    }
+
+    #[test]
+    fn t31_two_tokens_are_one_too_many() {
+        let in_protocols = format!("{IN_PROTOCOLS}dG9rZW4");
+        let twice = format!("{in_protocols}, {in_protocols}");
+        for fields in [
+            [("authorization", "Bearer a"), ("authorization", "Bearer a")],
+            [("authorization", "Bearer a"), ("sec-websocket-protocol", &in_protocols)],
+            [("sec-websocket-protocol", &in_protocols), ("sec-websocket-protocol", &in_protocols)],
+            [("accept", "*/*"), ("sec-websocket-protocol", &twice)],
+        ] {
+            assert!(matches!(shown(&fields).0, Err(Unauthenticated::Conflict(_))), "{fields:?}");
+        }
+        let bad = format!("{IN_PROTOCOLS}***");
+        assert!(matches!(shown(&[("sec-websocket-protocol", &bad)]).0, Err(Unauthenticated::Rejected(_))));
+    }
+
+    #[test]
+    fn t36_a_token_that_was_shown_to_us_goes_no_further() {
+        let protocols = format!("v5.channel.k8s.io,{IN_PROTOCOLS}dG9rZW4 , base64.binary.k8s.io");
+        let (_, mut headers) = shown(&[("sec-websocket-protocol", &protocols), ("accept", "x")]);
+        headers.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer t"));
+        take_off(&mut headers);
+        assert!(!headers.contains_key(header::AUTHORIZATION));
+        assert_eq!(headers[header::SEC_WEBSOCKET_PROTOCOL], "v5.channel.k8s.io, base64.binary.k8s.io");
+        let (_, mut alone) = shown(&[("sec-websocket-protocol", &format!("{IN_PROTOCOLS}dG9rZW4"))]);
+        take_off(&mut alone);
+        assert!(alone.is_empty());
+    }
+}
