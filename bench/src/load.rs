@@ -1,6 +1,7 @@
 //! The client side: one process, one route, one kind of load, one JSON line.
 
 mod bulk;
+mod get;
 mod mixed;
 mod open;
 mod ping;
@@ -28,7 +29,7 @@ pub(crate) struct Args {
     /// Bytes of each stream in down and up
     #[arg(long, default_value_t = 1_000_000_000)]
     bytes: u64,
-    /// How long each phase is measured in echo, open, mixed and stall
+    /// How long each phase is measured in echo, open, get, mixed and stall
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
     /// Pings per second in mixed and stall, sent whether or not the last one was answered
@@ -52,6 +53,8 @@ enum Mode {
     Echo,
     /// Connect, exchange one byte, close
     Open,
+    /// Small HTTP requests on kept-alive connections
+    Get,
     /// A pinger alone, then beside bulk downloads
     Mixed,
     /// A pinger and bulk downloads, without and with streams that nobody reads
@@ -83,6 +86,7 @@ async fn measure(args: &Args) -> Result<Value> {
         Mode::Up => bulk::upload(route, args.streams, args.bytes).await,
         Mode::Echo => ping::closed_loop(route, args.streams, phase).await,
         Mode::Open => open::run(route, args.streams, phase).await,
+        Mode::Get => get::closed_loop(route, args.streams, phase).await,
         Mode::Mixed => mixed::run(route, args.streams, args.rate, phase).await,
         Mode::Stall => {
             let (bulk, stalled, rate, pairs) = (args.streams, args.stalled, args.rate, args.pairs);

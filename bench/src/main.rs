@@ -9,6 +9,7 @@ mod load;
 mod machine;
 mod order;
 mod process;
+mod relay;
 mod report;
 mod route;
 mod sink;
@@ -20,7 +21,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(about = "Measures TCP tunnels: ratios of one run on one machine")]
+#[command(about = "Measures tunnels: ratios of one run on one machine")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -32,6 +33,8 @@ enum Command {
     Sink(sink::Args),
     /// Drives a sink, directly or through an HTTP CONNECT proxy; prints one JSON line
     Load(load::Args),
+    /// Passes TCP connections on, every byte later by a fixed time; prints its address
+    Relay(relay::Args),
     /// Holds many real tunnels to one hub, each of a cluster of its own; prints one JSON line when all are up
     Agents(agents::Args),
     /// Measures direct loopback, the proxy chain and mctunnel in turn, and judges the ratios
@@ -45,6 +48,7 @@ fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Sink(args) => sink::run(&args),
         Command::Load(args) => load::run(&args),
+        Command::Relay(args) => relay::run(&args),
         Command::Agents(args) => agents::run(&args),
         Command::All(args) => suite::run(&args),
         #[cfg(feature = "carrier")]

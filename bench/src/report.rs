@@ -92,12 +92,13 @@ fn bar(bar: Bar, metric: Metric) -> String {
 
 const INTRODUCTION: &str = "# Performance
 
-Written by `make bench`. Compare figures of one run only: the subjects took turns on the same machine, and every bar is
+Written by `make bench BENCH_FLAGS=\"--out docs/performance.md\"`. Compare figures of one run only: the subjects took turns on the same machine, and every bar is
 a ratio or a size, never a time or a speed.
 
 - **direct**: the client dials the target.
-- **haproxy chain**: two haproxy processes in TCP mode, mutual TLS 1.3 between them, everything else haproxy's default.
-- **mctunnel**: hub and agent, HTTP CONNECT at the hub, one tunnel.
+- **haproxy chain**: two haproxy processes, mutual TLS 1.3 between them, everything else haproxy's default. In TCP mode;
+  in the rows about HTTP in HTTP mode, with connections between them that are kept and shared (`http-reuse always`).
+- **mctunnel**: hub and agent, one tunnel. HTTP CONNECT at the hub; in the rows about HTTP its path gateway.
 
 ## Machine
 
@@ -114,6 +115,11 @@ ratios of each round. Client and target are processes of their own and share the
 - An open is: connect, order, one byte back, close.
 - The stalled streams are a client that never reads and a target that never reads, beside 4 downloads and a paced ping;
   phases without and with them alternate.
+- The GETs go over kept-alive HTTP/1.1 connections without TLS to the first proxy; each is sent when the last one was
+  answered. A third haproxy is the target and answers with 27 bytes.
+- The first GET is the first request of all to a hub whose one agent has just connected. A relay between hub and agent, or
+  between the two haproxy, delivers every byte 25 ms later, each way. TCP's own handshake is not delayed: it would be one
+  more round trip of the chain, which has no connection between its proxies before it is asked.
 - Memory of an idle stream or agent is the growth of resident memory divided by their number, in fresh processes.
   The chain holds fewer streams than mctunnel, because each takes two file descriptors of a proxy.
 ";

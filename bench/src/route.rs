@@ -1,4 +1,4 @@
-//! How a client reaches the sink: directly, or through an HTTP CONNECT proxy.
+//! How a client reaches the target: directly, through an HTTP CONNECT proxy, or by HTTP at a gateway.
 
 use std::{fmt, str::FromStr};
 
@@ -10,16 +10,16 @@ use tokio::{
 
 use crate::order::Order;
 
-/// A way to one sink.
+/// A way to one target.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Route {
     /// How to reach the target: direct, or connect:HOST:PORT
     #[arg(long, default_value_t = Via::Direct)]
     pub(crate) via: Via,
-    /// The address of the sink, as the dialling side sees it
+    /// The address of the target, as the dialling side sees it; for HTTP, of whoever takes the request
     #[arg(long)]
     pub(crate) target: String,
-    /// The cluster to ask a CONNECT proxy for
+    /// The cluster to ask a CONNECT proxy or a gateway for
     #[arg(long)]
     pub(crate) cluster: Option<String>,
 }
@@ -40,6 +40,13 @@ impl Route {
         let mut stream = self.start(Order::Hold).await?;
         stream.read_u8().await.context("no answer to the hold order")?;
         Ok(stream)
+    }
+
+    /// Connects for HTTP requests, and gives the one to send: the cluster, if there is one, is the first part of its path.
+    pub(crate) async fn http(&self) -> Result<(TcpStream, String)> {
+        let target = &self.target;
+        let prefix = self.cluster.as_ref().map(|cluster| format!("/{cluster}")).unwrap_or_default();
+        Ok((connect(target).await?, format!("GET {prefix}/small HTTP/1.1\r\nHost: {target}\r\n\r\n")))
     }
 
     async fn connect_through(&self, proxy: &str) -> Result<TcpStream> {

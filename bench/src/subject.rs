@@ -1,4 +1,4 @@
-//! What is measured: some processes between a client and the sink, and the way in.
+//! What is measured: some processes between a client and a target, and the way in.
 
 mod chain;
 mod tunnel;
@@ -11,11 +11,11 @@ use crate::{
 };
 
 pub(crate) use self::{
-    chain::{CHAIN_CONNECTIONS, chain},
+    chain::{CHAIN_CONNECTIONS, Mode, chain, http_target},
     tunnel::Tunnel,
 };
 
-/// One way from a client to the sink.
+/// One way from a client to a target.
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub(crate) kind: Kind,
@@ -24,9 +24,9 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// No process at all: the client dials the sink.
-    pub(crate) fn direct(sink: &str) -> Self {
-        Self { kind: Kind::Direct, route: straight_to(sink), processes: Vec::new() }
+    /// No process at all: the client dials the target.
+    pub(crate) fn direct(target: &str) -> Self {
+        Self { kind: Kind::Direct, route: straight_to(target), processes: Vec::new() }
     }
 
     /// CPU seconds spent so far by all processes of the subject.

@@ -1,5 +1,6 @@
 //! The whole comparison: one run, one machine, the subjects in turn in every round.
 
+mod http;
 mod idle;
 mod rounds;
 
@@ -11,7 +12,7 @@ use crate::{
     machine,
     process::Process,
     report::{self, line},
-    subject::{Subject, Tunnel, chain},
+    subject::{Mode, Subject, Tunnel, chain},
     verdict::Figures,
 };
 
@@ -47,6 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
     let mut figures = Figures::default();
     rounds::measure(&bench, &mut figures)?;
+    http::measure(&bench, &mut figures)?;
     idle::measure(&bench, &mut figures)?;
 
     let facts = machine::facts(&args.haproxy, mctunnel);
@@ -85,13 +87,17 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn chain(&self) -> Result<Subject> {
-        chain(self.haproxy, self.dir, &self.sink)
+        chain(self.haproxy, self.dir, Mode::Tcp, &self.sink, None)
     }
 
     /// A hub and an agent of its own, with files under `name`.
     fn tunnel(&self, name: &str) -> Result<Option<Subject>> {
-        let hub = self.mctunnel.map(|binary| Tunnel::hub(binary, &self.dir.join(name))).transpose()?;
-        hub.map(|hub| hub.with_agent(&self.sink)).transpose()
+        self.hub(name)?.map(|hub| hub.with_agent(&self.sink)).transpose()
+    }
+
+    /// A hub without agents, with files under `name`.
+    fn hub(&self, name: &str) -> Result<Option<Tunnel>> {
+        self.mctunnel.map(|binary| Tunnel::hub(binary, &self.dir.join(name))).transpose()
     }
 }
 
@@ -100,7 +106,7 @@ impl Bench<'_> {
 struct Plan {
     rounds: usize,
     bytes: u64,
-    /// Length of a phase of pings or opens.
+    /// Length of a phase of pings, opens or requests.
     seconds: f64,
     stall_pairs: usize,
     idle_streams: usize,

@@ -22,13 +22,20 @@ pub(crate) enum Metric {
     Jain,
     StallRate,
     StallPing,
+    Get32Rate,
+    Get32P50,
+    Get32P99,
+    Get1Rate,
+    Get1P50,
+    Get1P99,
+    FirstGet,
     IdleStreamNear,
     IdleStreamFar,
     IdleAgent,
 }
 
 impl Metric {
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 25] = [
         Self::DownRate,
         Self::UpRate,
         Self::DownCpu,
@@ -44,6 +51,13 @@ impl Metric {
         Self::Jain,
         Self::StallRate,
         Self::StallPing,
+        Self::Get32Rate,
+        Self::Get32P50,
+        Self::Get32P99,
+        Self::Get1Rate,
+        Self::Get1P50,
+        Self::Get1P99,
+        Self::FirstGet,
         Self::IdleStreamNear,
         Self::IdleStreamFar,
         Self::IdleAgent,
@@ -66,6 +80,13 @@ impl Metric {
             Self::Jain => "Jain index of the 16 downloads",
             Self::StallRate => "downloads beside stalled streams, throughput with / without",
             Self::StallPing => "ping beside stalled streams, p99 with / without",
+            Self::Get32Rate => "HTTP: GETs per second, 32 connections",
+            Self::Get32P50 => "HTTP: GET p50, 32 connections, us",
+            Self::Get32P99 => "HTTP: GET p99, 32 connections, us",
+            Self::Get1Rate => "HTTP: GETs per second, 1 connection",
+            Self::Get1P50 => "HTTP: GET p50, 1 connection, us",
+            Self::Get1P99 => "HTTP: GET p99, 1 connection, us",
+            Self::FirstGet => "HTTP: first GET between proxies 25 ms apart, in round trips of 50 ms",
             Self::IdleStreamNear => "idle stream, client's side, KiB",
             Self::IdleStreamFar => "idle stream, target's side, KiB",
             Self::IdleAgent => "idle agent, hub, KiB",
@@ -76,9 +97,10 @@ impl Metric {
         match self {
             Self::DownRate | Self::UpRate | Self::PingP50 | Self::PingP99 => 0,
             Self::Open8 | Self::Open64 | Self::OpenFailures | Self::MixedRate => 0,
+            Self::Get32Rate | Self::Get32P50 | Self::Get32P99 | Self::Get1Rate | Self::Get1P50 | Self::Get1P99 => 0,
             Self::MixedIdlePing | Self::MixedPing | Self::IdleAgent => 1,
             Self::DownCpu | Self::UpCpu | Self::StallRate | Self::StallPing => 2,
-            Self::IdleStreamNear | Self::IdleStreamFar => 2,
+            Self::FirstGet | Self::IdleStreamNear | Self::IdleStreamFar => 2,
             Self::Jain => 3,
         }
     }
@@ -97,9 +119,13 @@ impl Metric {
             }
             Self::Jain | Self::StallRate => Some(Bar::AtLeast(0.95)),
             Self::StallPing => Some(Bar::AtMost(2.0)),
+            Self::Get32Rate => Some(Bar::RatioAtLeast(0.7)),
+            Self::Get32P50 => Some(Bar::RatioAtMost(1.3)),
+            Self::FirstGet => Some(Bar::AtMost(1.5)),
             Self::IdleStreamNear | Self::IdleStreamFar => Some(Bar::AtMost(8.0)),
             Self::IdleAgent => Some(Bar::AtMost(40.0)),
             Self::PingP99 | Self::MixedIdlePing | Self::MixedRate => None,
+            Self::Get32P99 | Self::Get1Rate | Self::Get1P50 | Self::Get1P99 => None,
         }
     }
 }

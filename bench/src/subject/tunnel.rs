@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::{Kind, Subject};
 use crate::{
     process::Process,
+    relay::Relay,
     route::{Route, Via},
 };
 
@@ -40,6 +41,7 @@ impl Tunnel {
         for listener in ["--tunnel-listen", "--gateway-listen", "--connect-listen", "--admin-listen"] {
             command.args([listener, "127.0.0.1:0"]);
         }
+        command.arg("--gateway-plain");
         let mut hub = Process::start("mctunnel hub", command.stdout(Stdio::null()).stderr(log(dir, "hub")?))?;
         let addresses = ready_file(&mut hub, &ready)?;
         Ok(Self { binary: binary.to_owned(), dir: dir.to_owned(), hub, addresses })
@@ -47,20 +49,26 @@ impl Tunnel {
 
     /// Adds a cluster and starts its agent, which may reach `sink` alone.
     pub(crate) fn with_agent(self, sink: &str) -> Result<Subject> {
-        let (join, ready) = (self.dir.join("join"), self.dir.join("agent.ready"));
-        self.add_cluster(CLUSTER, &join)?;
-        let mut command = Command::new(&self.binary);
-        command.arg("agent").arg("--join").arg(&join).arg("--allow").arg(format!("tcp://{sink}"));
-        command.args(["--admin-listen", "127.0.0.1:0"]).arg("--ready-file").arg(&ready);
-        let mut agent =
-            Process::start("mctunnel agent", command.stdout(Stdio::null()).stderr(log(&self.dir, "agent")?))?;
-        ready_file(&mut agent, &ready)?;
+        let agent = self.agent(["--allow", &format!("tcp://{sink}")], self.address("tunnel")?)?;
         let route = Route {
             via: Via::Connect(self.address("connect")?.to_owned()),
             target: sink.to_owned(),
             cluster: Some(CLUSTER.to_owned()),
         };
         Ok(Subject { kind: Kind::Tunnel, route, processes: vec![self.hub, agent] })
+    }
+
+    /// Adds a cluster whose kube-apiserver is an HTTP server at `target`, and starts its agent. With a delay, what hub and
+    /// agent send each other takes that long.
+    pub(crate) fn with_api(self, target: &str, delay: Option<Duration>) -> Result<Subject> {
+        let relay = delay.map(|delay| Relay::start(self.address("tunnel")?, delay)).transpose()?;
+        let hub = relay.as_ref().map_or_else(|| self.address("tunnel"), |relay| Ok(&relay.address))?;
+        let agent = self.agent(["--kube-api", &format!("http://{target}")], hub)?;
+        let route =
+            Route { via: Via::Direct, target: self.address("gateway")?.to_owned(), cluster: Some(CLUSTER.to_owned()) };
+        let mut processes = vec![self.hub, agent];
+        processes.extend(relay.map(|relay| relay.process));
+        Ok(Subject { kind: Kind::Tunnel, route, processes })
     }
 
     /// Starts so many agents without targets, and returns when all are connected.
@@ -75,6 +83,19 @@ impl Tunnel {
     /// Resident bytes of the hub.
     pub(crate) fn resident(&self) -> Result<f64> {
         self.hub.resident()
+    }
+
+    /// Adds the cluster and starts its agent, which dials `hub`; returns when its tunnel is up.
+    fn agent(&self, reach: [&str; 2], hub: &str) -> Result<Process> {
+        let (join, ready) = (self.dir.join("join"), self.dir.join("agent.ready"));
+        self.add_cluster(CLUSTER, &join)?;
+        let mut command = Command::new(&self.binary);
+        command.arg("agent").arg("--join").arg(&join).args(["--hub", hub]).args(reach);
+        command.args(["--admin-listen", "127.0.0.1:0"]).arg("--ready-file").arg(&ready);
+        let mut agent =
+            Process::start("mctunnel agent", command.stdout(Stdio::null()).stderr(log(&self.dir, "agent")?))?;
+        ready_file(&mut agent, &ready)?;
+        Ok(agent)
     }
 
     fn data_dir(&self) -> PathBuf {

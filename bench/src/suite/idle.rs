@@ -20,8 +20,7 @@ pub(crate) fn measure(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     if let Some(subject) = bench.tunnel("idle")? {
         idle_streams(&subject, bench.plan.idle_streams, figures)?;
     }
-    if let Some(binary) = bench.mctunnel {
-        let hub = Tunnel::hub(binary, &bench.dir.join("agents"))?;
+    if let Some(hub) = bench.hub("agents")? {
         idle_agents(&hub, bench.plan.idle_agents, figures)?;
     }
     Ok(())

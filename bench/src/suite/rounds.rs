@@ -123,6 +123,7 @@ impl Visit<'_> {
     }
 }
 
-fn number(outcome: &Value, pointer: &str) -> Result<f64> {
+/// One figure of an outcome.
+pub(crate) fn number(outcome: &Value, pointer: &str) -> Result<f64> {
     outcome.pointer(pointer).and_then(Value::as_f64).with_context(|| format!("no {pointer} in {outcome}"))
 }
