@@ -16,5 +16,6 @@ mod grpc;
 mod prototype;
 mod redirects;
 mod rig;
+mod round_trips;
 mod trust;
 mod upgrades;

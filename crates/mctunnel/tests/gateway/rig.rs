@@ -23,7 +23,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 pub(crate) struct Rig {
     pub(crate) gateway: SocketAddr,
     hub: Hub,
-    hub_address: SocketAddr,
+    pub(crate) hub_address: SocketAddr,
     authority: HubAuthority,
     clusters: ClusterFiles,
     _data: TempDir,
@@ -130,7 +130,7 @@ impl Rig {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        Client { socket: TcpStream::connect(self.gateway).await.unwrap(), read: Vec::new() }
+        Client::new(TcpStream::connect(self.gateway).await.unwrap())
     }
 
     /// One request on a connection of its own; gives everything up to the end.
@@ -190,6 +190,10 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    pub(crate) fn new(socket: TcpStream) -> Self {
+        Self { socket, read: Vec::new() }
+    }
+
     pub(crate) async fn send(&mut self, text: impl AsRef<[u8]>) {
         self.socket.write_all(text.as_ref()).await.unwrap();
     }
@@ -274,7 +278,7 @@ impl Target {
             while let Ok((socket, _)) = listener.accept().await {
                 let (keep, answer) = (Arc::clone(&keep), Arc::clone(&answer));
                 visitors.spawn(async move {
-                    let mut visitor = Client { socket, read: Vec::new() };
+                    let mut visitor = Client::new(socket);
                     while let Some(request) = visitor.request().await {
                         keep.lock().push(request.clone());
                         let bytes = answer(&request);
