@@ -10,7 +10,7 @@ mod request;
 pub use config::ConnectConfig;
 pub use refusal::Refusal;
 
-use crate::{Client, HubAdapter};
+use crate::{Checkpoint, Client, HubAdapter};
 use mctunnel_core::{Open, observe::SharedObserver};
 use std::{fmt, sync::Arc};
 
@@ -19,19 +19,27 @@ pub struct ConnectAdapter<O: Open> {
     opener: O,
     config: ConnectConfig,
     observer: SharedObserver,
+    checkpoint: Checkpoint,
 }
 
 impl<O: Open> ConnectAdapter<O> {
     /// An adapter that opens its streams with `opener`.
     #[must_use]
     pub fn new(opener: O, config: ConnectConfig, observer: SharedObserver) -> Self {
-        Self { opener, config, observer }
+        Self { opener, config, observer, checkpoint: Checkpoint::default() }
+    }
+
+    /// Has every client pass this checkpoint.
+    #[must_use]
+    pub fn checkpoint(mut self, checkpoint: Checkpoint) -> Self {
+        self.checkpoint = checkpoint;
+        self
     }
 }
 
 impl<O: Open> HubAdapter for ConnectAdapter<O> {
     fn serve(self: Arc<Self>, client: Client) -> impl Future<Output = ()> + Send {
-        client::serve_client(self, client.socket)
+        client::serve_client(self, client.socket, client.peer)
     }
 
     fn max_clients(&self) -> usize {

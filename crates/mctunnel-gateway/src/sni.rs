@@ -3,12 +3,16 @@
 
 mod hello;
 
-use crate::{Client, HubAdapter, open_stream::OpenStream};
+use crate::{
+    Admitted, Checkpoint, Client, HubAdapter, Permit, Recording,
+    open_stream::{Held, OpenStream},
+};
 use hello::{BadHello, read_hello};
 use mctunnel_core::{
-    ClusterName, Destination, ErrorCode, Happening, Open, OpenRequest, Target, observe::SharedObserver, splice::splice,
+    Action, AuditFull, ClusterName, Destination, ErrorCode, Happening, Identity, Open, OpenRequest, Protocol, Target,
+    observe::SharedObserver, splice::splice,
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 use tokio::{
     net::TcpStream,
     time::{Instant, timeout},
@@ -49,21 +53,46 @@ pub struct SniAdapter<O: Open> {
     opener: O,
     config: SniConfig,
     observer: SharedObserver,
+    checkpoint: Checkpoint,
 }
 
 impl<O: Open> SniAdapter<O> {
     /// An adapter that opens its streams with `opener`.
     #[must_use]
     pub fn new(opener: O, config: SniConfig, observer: SharedObserver) -> Self {
-        Self { opener, config, observer }
+        Self { opener, config, observer, checkpoint: Checkpoint::default() }
+    }
+
+    /// Has every client pass this checkpoint. What a client is to the kube-apiserver is between the two of them; here it is
+    /// anonymous, and policy decides whether anonymous clients may have plain bytes to a cluster's kube-apiserver.
+    #[must_use]
+    pub fn checkpoint(mut self, checkpoint: Checkpoint) -> Self {
+        self.checkpoint = checkpoint;
+        self
     }
 
     /// Steps 2 to 4. There is no way to tell a TLS client why not: it is closed, and the reason is in the log.
-    async fn establish(&self, socket: &mut TcpStream) -> Result<(O::Stream, OpenStream), Refused> {
+    async fn establish(&self, socket: &mut TcpStream, peer: IpAddr) -> Result<(O::Stream, OpenStream), Refused> {
+        let recording = self.checkpoint.record("sni", &format!("{:032x}", rand::random::<u128>()))?;
+        recording.came_from(peer);
+        let opened = self.open(socket, peer, &recording).await;
+        if let Err(refused) = &opened {
+            recording.ended(0, 0, Some(format!("{}: {}", refused.code.code, refused.reason)));
+        }
+        opened
+    }
+
+    async fn open(
+        &self,
+        socket: &mut TcpStream,
+        peer: IpAddr,
+        recording: &Recording,
+    ) -> Result<(O::Stream, OpenStream), Refused> {
         let hello = timeout(self.config.hello_timeout, read_hello(socket)).await;
         let hello = hello.unwrap_or(Err(BadHello::Slow))?;
         let cluster = self.cluster_of(&hello.name).ok_or(BadHello::OtherName)?;
         let destination = Destination { cluster: cluster.clone(), target: Target::KubeApi };
+        let permit = self.admit(&destination, peer, recording)?;
         let asked = Instant::now();
         let first = u64::try_from(hello.bytes.len()).unwrap_or(u64::MAX);
         let mut request = OpenRequest::new(destination);
@@ -80,7 +109,27 @@ impl<O: Open> SniAdapter<O> {
             target: Target::KubeApi.to_string(),
             took: asked.elapsed(),
         });
-        Ok((stream, OpenStream::new(Arc::clone(&self.observer), cluster, first)))
+        let held = Held { permit: Some(permit), recording: Some(recording.clone()) };
+        let open = OpenStream::new(Arc::clone(&self.observer), cluster, first).hold(held);
+        open.started();
+        Ok((stream, open))
+    }
+
+    /// Step 3.
+    fn admit(&self, destination: &Destination, peer: IpAddr, recording: &Recording) -> Result<Permit, Refused> {
+        let admitted = Admitted {
+            identity: Identity::Anonymous,
+            destination: destination.clone(),
+            action: Action::Bytes,
+            protocol: Protocol::tcp(),
+            source: Some(peer),
+        };
+        recording.identified(&admitted.identity);
+        self.checkpoint.admit(admitted, recording).map_err(|decision| Refused {
+            cluster: None,
+            code: ErrorCode { code: "MCT-SNI-DENIED", remedy: "ask the hub's operator for a policy that allows it" },
+            reason: decision.rule().to_string(),
+        })
     }
 
     fn cluster_of(&self, name: &str) -> Option<ClusterName> {
@@ -92,10 +141,15 @@ impl<O: Open> HubAdapter for SniAdapter<O> {
     async fn serve(self: Arc<Self>, client: Client) {
         let mut socket = client.socket;
         // Boxed: what opening needs is given back before the splice, which may last for days.
-        match Box::pin(self.establish(&mut socket)).await {
+        match Box::pin(self.establish(&mut socket, client.peer.ip())).await {
             Ok((stream, open)) => {
-                let spliced = splice(socket, stream).await;
-                open.ended(spliced.bytes_up, spliced.bytes_down, spliced.error.map(|error| error.to_string()));
+                tokio::select! {
+                    spliced = splice(socket, stream) => {
+                        open.ended(spliced.bytes_up, spliced.bytes_down, spliced.error.map(|error| error.to_string()));
+                    }
+                    // Dropping the splice cuts both sides.
+                    rule = open.revoked() => open.ended(0, 0, Some(rule.to_string())),
+                }
             }
             Err(refused) => self.observer.observe(&Happening::StreamRefused {
                 cluster: refused.cluster,
@@ -121,6 +175,16 @@ struct Refused {
     cluster: Option<ClusterName>,
     code: ErrorCode,
     reason: String,
+}
+
+impl From<AuditFull> for Refused {
+    fn from(full: AuditFull) -> Self {
+        let code = ErrorCode {
+            code: "MCT-SNI-AUDIT-FULL",
+            remedy: "try again later; the hub's log says why its audit log takes no more",
+        };
+        Self { cluster: None, code, reason: full.to_string() }
+    }
 }
 
 impl From<BadHello> for Refused {

@@ -27,7 +27,8 @@ pub(super) fn for_refusal(refusal: &Refusal) -> String {
     let code = refusal.code();
     let headers = match refusal.http_status() {
         405 => "Allow: CONNECT\r\n",
-        503 => "Retry-After: 1\r\n",
+        407 => "Proxy-Authenticate: Basic realm=\"mctunnel\"\r\nProxy-Authenticate: Bearer realm=\"mctunnel\"\r\n",
+        429 | 503 => "Retry-After: 1\r\n",
         _ => "",
     };
     render(refusal.http_status(), code.code, &refusal.to_string(), code.remedy, headers)

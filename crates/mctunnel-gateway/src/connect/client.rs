@@ -3,49 +3,74 @@
 use super::{
     ConnectAdapter, Refusal, answer,
     head::{Head, read_head},
-    request,
+    request::{self, Routed},
 };
-use crate::open_stream::OpenStream;
+use crate::{
+    Admitted, Permit, Recording,
+    open_stream::{Held, OpenStream},
+};
 use bytes::Bytes;
-use mctunnel_core::{ByteStream, Destination, Happening, Open, OpenError, OpenRequest, splice::splice};
-use std::{sync::Arc, time::Duration};
+use mctunnel_core::{
+    Action, ByteStream, Decision, Destination, Evidence, Happening, Identity, Open, OpenError, OpenRequest, Protocol,
+    Secret, splice::splice,
+};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncWriteExt, Interest},
     net::TcpStream,
     time::{Instant, timeout},
 };
 
-pub(super) async fn serve_client<O: Open>(shared: Arc<ConnectAdapter<O>>, mut socket: TcpStream) {
+pub(super) async fn serve_client<O: Open>(shared: Arc<ConnectAdapter<O>>, mut socket: TcpStream, peer: SocketAddr) {
     // Boxed: what opening needs is given back before the splice, which may last for days.
-    let Some((stream, open)) = Box::pin(establish(&shared, &mut socket)).await else {
+    let Some((stream, open)) = Box::pin(establish(&shared, &mut socket, peer)).await else {
         return;
     };
     drop(shared);
     // 5 splice
-    let spliced = splice(socket, stream).await;
-    open.ended(spliced.bytes_up, spliced.bytes_down, spliced.error.map(|error| error.to_string()));
+    tokio::select! {
+        spliced = splice(socket, stream) => {
+            open.ended(spliced.bytes_up, spliced.bytes_down, spliced.error.map(|error| error.to_string()));
+        }
+        // Dropping the splice cuts both sides.
+        rule = open.revoked() => open.ended(0, 0, Some(rule.to_string())),
+    }
 }
 
 /// Steps 1 to 4. `None` when there is nothing to splice; the client has its answer then.
-async fn establish<O: Open>(shared: &ConnectAdapter<O>, socket: &mut TcpStream) -> Option<(O::Stream, OpenStream)> {
-    // 1 authenticate: nobody yet, which is why the listener belongs on loopback
-    // 2 route
-    let (destination, first_bytes) = match receive(shared, socket).await {
-        Ok(request) => request?,
-        Err(refusal) => {
-            observe_refusal(shared, &refusal);
-            answer::refuse(socket, &answer::for_refusal(&refusal)).await;
+async fn establish<O: Open>(
+    shared: &ConnectAdapter<O>,
+    socket: &mut TcpStream,
+    peer: SocketAddr,
+) -> Option<(O::Stream, OpenStream)> {
+    let recorded = shared.checkpoint.record("connect", &format!("{:032x}", rand::random::<u128>()));
+    let recording = match &recorded {
+        Ok(recording) => recording,
+        Err(full) => {
+            refuse(shared, socket, &Refusal::Unrecorded(*full)).await;
             return None;
         }
     };
-    // 3 authorise: the agent's allow-list decides, in step 6
+    recording.came_from(peer.ip());
+    let asked = match pass_checkpoint(shared, socket, peer, recording).await {
+        Ok(asked) => asked?,
+        Err(refusal) => {
+            recording.answered(refusal.http_status());
+            recording.ended(0, 0, Some(format!("{}: {refusal}", refusal.code().code)));
+            refuse(shared, socket, &refusal).await;
+            return None;
+        }
+    };
+    let Asked { permit, first_bytes } = asked;
+    let (destination, identity) = (permit.admitted().destination.clone(), permit.admitted().identity.clone());
     // 4 open
     let asked = Instant::now();
     let sent_with_open = u64::try_from(first_bytes.len()).unwrap_or(u64::MAX);
     let opened = tokio::select! {
         biased;
-        opened = open(shared, destination.clone(), first_bytes) => opened,
+        opened = open(shared, destination.clone(), identity, first_bytes) => opened,
         () = gone(socket) => {
+            recording.ended(0, 0, Some(Refusal::ClientGone.to_string()));
             observe_refusal_of(shared, Some(&destination), Refusal::ClientGone.code().code, &Refusal::ClientGone);
             return None;
         }
@@ -53,6 +78,8 @@ async fn establish<O: Open>(shared: &ConnectAdapter<O>, socket: &mut TcpStream) 
     let mut stream = match opened {
         Ok(stream) => stream,
         Err(error) => {
+            recording.answered(error.http_status());
+            recording.ended(0, 0, Some(format!("{}: {error}", error.code().code)));
             observe_refusal_of(shared, Some(&destination), error.code().code, &error);
             answer::refuse(socket, &answer::for_open_error(&error)).await;
             return None;
@@ -64,7 +91,10 @@ async fn establish<O: Open>(shared: &ConnectAdapter<O>, socket: &mut TcpStream) 
         target: target.to_string(),
         took: asked.elapsed(),
     });
-    let open = OpenStream::new(Arc::clone(&shared.observer), cluster, sent_with_open);
+    recording.answered(200);
+    let held = Held { permit: Some(permit), recording: Some(recording.clone()) };
+    let open = OpenStream::new(Arc::clone(&shared.observer), cluster, sent_with_open).hold(held);
+    open.started();
     if let Err(error) = socket.write_all(answer::ESTABLISHED).await {
         stream.abort();
         open.ended(0, 0, Some(error.to_string()));
@@ -73,23 +103,57 @@ async fn establish<O: Open>(shared: &ConnectAdapter<O>, socket: &mut TcpStream) 
     Some((stream, open))
 }
 
-/// Reads and routes the request. `Ok(None)` when the client left before it asked for anything.
+/// A request that may be opened.
+struct Asked {
+    permit: Permit,
+    first_bytes: Bytes,
+}
+
+/// Steps 1 to 3. `Ok(None)` when the client left before it asked for anything.
+async fn pass_checkpoint<O: Open>(
+    shared: &ConnectAdapter<O>,
+    socket: &mut TcpStream,
+    peer: SocketAddr,
+    recording: &Recording,
+) -> Result<Option<Asked>, Refusal> {
+    let Some((Routed { destination, token }, first_bytes)) = receive(shared, socket).await? else {
+        recording.ended(0, 0, Some(Refusal::ClientGone.to_string()));
+        return Ok(None);
+    };
+    recording.routed(&destination);
+    // 1 authenticate
+    let authorization = token.map(|token| Secret::new(format!("Bearer {}", token.expose())));
+    let evidence = Evidence { authorization, peer: Some(peer), ..Evidence::default() };
+    let identity = shared.checkpoint.identify(&evidence).await?;
+    recording.identified(&identity);
+    // 3 authorise
+    let (action, protocol, source) = (Action::Bytes, Protocol::tcp(), Some(peer.ip()));
+    let admitted = Admitted { identity, destination, action, protocol, source };
+    match shared.checkpoint.admit(admitted, recording) {
+        Ok(permit) => Ok(Some(Asked { permit, first_bytes })),
+        Err(Decision::Limited { rule, .. }) => Err(Refusal::Limited(rule.to_string())),
+        Err(denied) => Err(Refusal::Denied(denied.rule().to_string())),
+    }
+}
+
+/// Step 2: reads and routes the request. `Ok(None)` when the client left before it asked for anything.
 async fn receive<O: Open>(
     shared: &ConnectAdapter<O>,
     socket: &mut TcpStream,
-) -> Result<Option<(Destination, Bytes)>, Refusal> {
+) -> Result<Option<(Routed, Bytes)>, Refusal> {
     let config = &shared.config;
     let read = timeout(config.head_timeout, read_head(socket, config.max_head_bytes));
     let Some(Head { text, rest }) = read.await.unwrap_or(Err(Refusal::SlowHead))? else {
         return Ok(None);
     };
-    let destination = request::route(&text, &config.cluster_suffix)?;
-    Ok(Some((destination, rest)))
+    let routed = request::route(&text, &config.cluster_suffix)?;
+    Ok(Some((routed, rest)))
 }
 
 async fn open<O: Open>(
     shared: &ConnectAdapter<O>,
     destination: Destination,
+    identity: Identity,
     first_bytes: Bytes,
 ) -> Result<O::Stream, OpenError> {
     let config = &shared.config;
@@ -97,6 +161,7 @@ async fn open<O: Open>(
     request.timeout = config.open_timeout;
     request.wait_for_tunnel = config.wait_for_tunnel;
     request.first_bytes = first_bytes;
+    request.identity = identity;
     // The opener keeps to its limits by contract; this one stands behind it, so that no client hangs on one that does not.
     let limit = config.open_timeout + config.wait_for_tunnel + OPENER_GRACE;
     let late = || OpenError::Timeout(format!("no answer within {limit:?}"));
@@ -112,6 +177,11 @@ const OPENER_GRACE: Duration = Duration::from_secs(1);
 async fn gone(socket: &TcpStream) {
     // An error of waiting itself means that the runtime is stopping.
     let _ = socket.ready(Interest::ERROR).await;
+}
+
+async fn refuse<O: Open>(shared: &ConnectAdapter<O>, socket: &mut TcpStream, refusal: &Refusal) {
+    observe_refusal(shared, refusal);
+    answer::refuse(socket, &answer::for_refusal(refusal)).await;
 }
 
 /// Reports a request that the gateway itself refused.

@@ -1,6 +1,6 @@
 //! Why the gateway turned a client away before anything was opened. What the opener refuses is `OpenError`.
 
-use mctunnel_core::{ErrorCode, InvalidTarget};
+use mctunnel_core::{AuditFull, ErrorCode, InvalidTarget, Unauthenticated};
 
 /// A request that is not opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +33,24 @@ pub enum Refusal {
     /// A CONNECT request with a body.
     #[error("a CONNECT request has no body, but this one announces one")]
     Body,
+    /// `Authorization` is for a target, and no target sees this request.
+    #[error("a CONNECT request has no Authorization header: tokens for the hub go into Proxy-Authorization")]
+    Authorization,
+    /// Two `Proxy-Authorization` headers.
+    #[error("the request has two Proxy-Authorization headers")]
+    TwoCredentials,
+    /// Who the client is could not be established.
+    #[error("{0}")]
+    Unauthenticated(#[from] Unauthenticated),
+    /// Policy says no.
+    #[error("{0}")]
+    Denied(String),
+    /// Policy says not so much at once.
+    #[error("{0}")]
+    Limited(String),
+    /// The request cannot be recorded, so it is not served.
+    #[error("{0}")]
+    Unrecorded(#[from] AuditFull),
     /// The head did not arrive in time.
     #[error("the request's head did not arrive in time")]
     SlowHead,
@@ -78,6 +96,25 @@ impl Refusal {
                 "MCT-CONNECT-TWO-CLUSTERS",
                 "name the cluster once, in the header 'x-mctunnel-cluster' or in the destination",
             ),
+            Self::Authorization | Self::TwoCredentials | Self::Unauthenticated(Unauthenticated::Conflict(_)) => {
+                ("MCT-CONNECT-TWO-CREDENTIALS", "send exactly one credential, in one Proxy-Authorization header")
+            }
+            Self::Unauthenticated(Unauthenticated::Rejected(_)) => (
+                "MCT-CONNECT-UNAUTHENTICATED",
+                "use the proxy's address http://CLUSTER:TOKEN@HUB:8081, or send 'Proxy-Authorization: Bearer TOKEN'",
+            ),
+            Self::Unauthenticated(Unauthenticated::TooMany(_)) => {
+                ("MCT-CONNECT-TOO-MANY-ATTEMPTS", "wait, then try again with a valid credential")
+            }
+            Self::Unauthenticated(Unauthenticated::Unavailable(_)) => (
+                "MCT-CONNECT-AUTHENTICATION-UNAVAILABLE",
+                "try again later; the hub's log says which provider does not answer",
+            ),
+            Self::Denied(_) => ("MCT-CONNECT-DENIED", "ask the hub's operator for a policy that allows it"),
+            Self::Limited(_) => ("MCT-CONNECT-QUOTA", "wait, or ask the hub's operator for a larger quota"),
+            Self::Unrecorded(_) => {
+                ("MCT-CONNECT-AUDIT-FULL", "try again later; the hub's log says why its audit log takes no more")
+            }
             Self::Body => ("MCT-CONNECT-BODY", "leave out 'Content-Length' and 'Transfer-Encoding'"),
             Self::SlowHead => ("MCT-CONNECT-SLOW-HEAD", "send the whole head at once, right after connecting"),
             Self::LongHead { .. } => ("MCT-CONNECT-LONG-HEAD", "send fewer or shorter headers"),
@@ -96,7 +133,12 @@ impl Refusal {
             Self::NotConnect => 405,
             Self::SlowHead => 408,
             Self::LongHead { .. } => 431,
-            Self::TooManyConnections { .. } => 503,
+            Self::Unauthenticated(Unauthenticated::Rejected(_)) => 407,
+            Self::Denied(_) => 403,
+            Self::Limited(_) | Self::Unauthenticated(Unauthenticated::TooMany(_)) => 429,
+            Self::TooManyConnections { .. }
+            | Self::Unrecorded(_)
+            | Self::Unauthenticated(Unauthenticated::Unavailable(_)) => 503,
             Self::BadHead(_)
             | Self::BadTarget(_)
             | Self::InvalidTarget(_)
@@ -105,6 +147,9 @@ impl Refusal {
             | Self::TwoClusters
             | Self::NoHost
             | Self::Body
+            | Self::Authorization
+            | Self::TwoCredentials
+            | Self::Unauthenticated(Unauthenticated::Conflict(_))
             | Self::ClientGone => 400,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Refusal;
 use base64::{Engine, engine::general_purpose::STANDARD};
-use mctunnel_core::{ClusterName, Destination, Endpoint, Host, Target};
+use mctunnel_core::{ClusterName, Destination, Endpoint, Host, Secret, Target};
 
 /// The port under which a kube-apiserver goes here, whatever it has in its cluster.
 const KUBE_API_PORT: u16 = 443;
@@ -16,7 +16,10 @@ const MAX_HEADERS: usize = 64;
 /// The cluster comes from the header `x-mctunnel-cluster`, from the user in `Proxy-Authorization`, or from a destination that
 /// ends in `.CLUSTER` and `suffix`. If there are several they must agree. A destination that is nothing but `CLUSTER` and
 /// `suffix` is the cluster's kube-apiserver.
-pub(super) fn route(head: &[u8], suffix: &str) -> Result<Destination, Refusal> {
+///
+/// A token comes in `Proxy-Authorization` as well: as a bearer token, or as the password beside the cluster's name, so that
+/// `http://CLUSTER:TOKEN@HUB:8081` works as a proxy's address.
+pub(super) fn route(head: &[u8], suffix: &str) -> Result<Routed, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(head) {
@@ -27,7 +30,7 @@ pub(super) fn route(head: &[u8], suffix: &str) -> Result<Destination, Refusal> {
     if request.method != Some("CONNECT") {
         return Err(Refusal::NotConnect);
     }
-    let from_header = check_headers(request.headers)?;
+    let (from_header, token) = check_headers(request.headers)?;
     let text = request.path.unwrap_or_default();
     let target = parse_target(text)?;
     let (from_target, target) = match split_cluster(text, &target, suffix)? {
@@ -39,7 +42,14 @@ pub(super) fn route(head: &[u8], suffix: &str) -> Result<Destination, Refusal> {
         (Some(cluster), _) | (None, Some(cluster)) => cluster,
         (None, None) => return Err(Refusal::NoCluster),
     };
-    Ok(Destination { cluster, target })
+    Ok(Routed { destination: Destination { cluster, target }, token })
+}
+
+/// What a head asks for, and what it shows.
+#[derive(Debug)]
+pub(super) struct Routed {
+    pub(super) destination: Destination,
+    pub(super) token: Option<Secret>,
 }
 
 fn malformed(error: httparse::Error, limit: usize) -> Refusal {
@@ -55,8 +65,9 @@ fn malformed(error: httparse::Error, limit: usize) -> Refusal {
 }
 
 /// Gives the cluster named in the headers; refuses those that would make two readers see two requests.
-fn check_headers(headers: &[httparse::Header<'_>]) -> Result<Option<ClusterName>, Refusal> {
+fn check_headers(headers: &[httparse::Header<'_>]) -> Result<(Option<ClusterName>, Option<Secret>), Refusal> {
     let mut cluster = None;
+    let (mut token, mut credentials) = (None, 0);
     let mut hosts = 0;
     for header in headers {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
@@ -67,10 +78,17 @@ fn check_headers(headers: &[httparse::Header<'_>]) -> Result<Option<ClusterName>
                 return Err(Refusal::TwoClusters);
             }
         } else if is("proxy-authorization") {
-            let named = proxy_user(header.value).ok_or(Refusal::BadCluster)?;
-            if cluster.replace(named.clone()).is_some_and(|before| before != named) {
+            credentials += 1;
+            let named;
+            (named, token) = proxy_authorization(header.value).ok_or(Refusal::BadCluster)?;
+            if let Some(named) = named
+                && cluster.replace(named.clone()).is_some_and(|before| before != named)
+            {
                 return Err(Refusal::TwoClusters);
             }
+        } else if is("authorization") {
+            // It would be for the target, which sees nothing of this request.
+            return Err(Refusal::Authorization);
         } else if is("host") {
             hosts += 1;
         } else if is("transfer-encoding") || (is("content-length") && header.value != b"0") {
@@ -80,15 +98,23 @@ fn check_headers(headers: &[httparse::Header<'_>]) -> Result<Option<ClusterName>
     if hosts > 1 {
         return Err(Refusal::BadHead("two Host headers"));
     }
-    Ok(cluster)
+    if credentials > 1 {
+        return Err(Refusal::TwoCredentials);
+    }
+    Ok((cluster, token))
 }
 
-/// The user of HTTP's basic authentication, as clients send it for `http://CLUSTER:PASSWORD@HUB:8081`.
-fn proxy_user(value: &[u8]) -> Option<ClusterName> {
-    let (scheme, encoded) = str::from_utf8(value).ok()?.split_once(' ')?;
-    let decoded = scheme.eq_ignore_ascii_case("basic").then(|| STANDARD.decode(encoded.trim()).ok())??;
-    let (user, _) = str::from_utf8(&decoded).ok()?.split_once(':')?;
-    ClusterName::parse(user).ok()
+/// The cluster and the token of a `Proxy-Authorization`: user and password of `http://CLUSTER:TOKEN@HUB:8081`, or a bearer token.
+fn proxy_authorization(value: &[u8]) -> Option<(Option<ClusterName>, Option<Secret>)> {
+    let (scheme, shown) = str::from_utf8(value).ok()?.split_once(' ')?;
+    let shown = shown.trim();
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some((None, Some(Secret::new(shown))));
+    }
+    let decoded = scheme.eq_ignore_ascii_case("basic").then(|| STANDARD.decode(shown).ok())??;
+    let (user, password) = str::from_utf8(&decoded).ok()?.split_once(':')?;
+    let token = (!password.is_empty()).then(|| Secret::new(password));
+    Some((Some(ClusterName::parse(user).ok()?), token))
 }
 
 fn parse_target(text: &str) -> Result<Endpoint, Refusal> {
@@ -137,7 +163,7 @@ mod tests {
 
     fn routed(line: &str, headers: &str) -> Result<String, Refusal> {
         let head = format!("{line} HTTP/1.1\r\n{headers}\r\n");
-        route(head.as_bytes(), ".mctunnel").map(|destination| destination.to_string())
+        route(head.as_bytes(), ".mctunnel").map(|routed| routed.destination.to_string())
     }
 
     #[test]
@@ -163,6 +189,19 @@ mod tests {
     }
 
     #[test]
+    fn a_token_is_a_bearer_token_or_the_password_beside_the_cluster() {
+        let token = |headers: &str| {
+            let head = format!("CONNECT db.c1.mctunnel:1 HTTP/1.1\r\n{headers}\r\n");
+            let routed = route(head.as_bytes(), ".mctunnel").unwrap();
+            routed.token.map(|token| token.expose().to_owned())
+        };
+        assert_eq!(token("Proxy-Authorization: Bearer t0ken\r\n").as_deref(), Some("t0ken"));
+        assert_eq!(token("Proxy-Authorization: Basic YzE6cGFzc3dvcmQ=\r\n").as_deref(), Some("password"));
+        assert_eq!(token("Proxy-Authorization: Basic YzE6\r\n"), None);
+        assert_eq!(token(""), None);
+    }
+
+    #[test]
     fn contradictions_are_refused() {
         for (target, headers, refusal) in [
             ("db:1", "", Refusal::NoCluster),
@@ -172,7 +211,14 @@ mod tests {
             ("db.c1.MCTUNNEL:1", "x-mctunnel-cluster: c1\r\n", Refusal::BadCluster),
             ("c1.mctunnel:1", "", Refusal::NoHost),
             ("db.c2.mctunnel:1", "Proxy-Authorization: Basic YzE6\r\n", Refusal::TwoClusters),
-            ("db:1", "Proxy-Authorization: Bearer YzE6\r\n", Refusal::BadCluster),
+            ("db:1", "Proxy-Authorization: Bearer YzE6\r\n", Refusal::NoCluster),
+            ("db:1", "Proxy-Authorization: Digest YzE6\r\n", Refusal::BadCluster),
+            ("db.c1.mctunnel:1", "Authorization: Bearer x\r\n", Refusal::Authorization),
+            (
+                "db.c1.mctunnel:1",
+                "Proxy-Authorization: Bearer x\r\nProxy-Authorization: Bearer x\r\n",
+                Refusal::TwoCredentials,
+            ),
             ("db:1", "Proxy-Authorization: Basic !!\r\n", Refusal::BadCluster),
             ("1.2.3.c1.mctunnel:1", "", Refusal::InvalidTarget(mctunnel_core::InvalidTarget::BadHost)),
             ("db:1", "x-mctunnel-cluster: c1\r\nHost: a\r\nHost: a\r\n", Refusal::BadHead("two Host headers")),

@@ -13,3 +13,4 @@ mod established;
 mod lifetime;
 mod out_of_descriptors;
 mod rig;
+mod trust;

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use mctunnel_core::{ByteStream, Happening, Observe, Open, OpenError, OpenRequest};
-use mctunnel_gateway::{ConnectAdapter, ConnectConfig, Gateway};
+use mctunnel_gateway::{Checkpoint, ConnectAdapter, ConnectConfig, Gateway};
 use parking_lot::Mutex;
 use std::{
     io,
@@ -43,8 +43,29 @@ impl Rig {
         rig
     }
 
+    /// The same, with clients that have to pass a checkpoint.
+    pub(crate) async fn start_behind<F, A>(checkpoint: Checkpoint, script: F) -> Self
+    where
+        F: Fn(OpenRequest) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<DuplexStream, OpenError>> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+        let address = listener.local_addr().expect("bound");
+        let mut rig = Self::idle_behind(ConnectConfig::default(), checkpoint, script, address);
+        rig.serve(listener);
+        rig
+    }
+
     /// A gateway that does not serve yet.
     pub(crate) fn idle<F, A>(config: ConnectConfig, script: F, address: SocketAddr) -> Self
+    where
+        F: Fn(OpenRequest) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<DuplexStream, OpenError>> + Send + 'static,
+    {
+        Self::idle_behind(config, Checkpoint::default(), script, address)
+    }
+
+    fn idle_behind<F, A>(config: ConnectConfig, checkpoint: Checkpoint, script: F, address: SocketAddr) -> Self
     where
         F: Fn(OpenRequest) -> A + Send + Sync + 'static,
         A: Future<Output = Result<DuplexStream, OpenError>> + Send + 'static,
@@ -55,8 +76,8 @@ impl Rig {
             script: Box::new(move |request| Box::pin(script(request))),
             requests: Arc::clone(&requests),
         };
-        let gateway =
-            Arc::new(Gateway::new(ConnectAdapter::new(opener, config, Arc::new(Notes(Arc::clone(&happenings))))));
+        let adapter = ConnectAdapter::new(opener, config, Arc::new(Notes(Arc::clone(&happenings))));
+        let gateway = Arc::new(Gateway::new(adapter.checkpoint(checkpoint)));
         Self { gateway, address, stop: CancellationToken::new(), serving: JoinSet::new(), requests, happenings }
     }
 
