@@ -3,8 +3,11 @@
 use crate::settings::ClusterSettings;
 use mctunnel::{
     ErrorCode, PinnedTargets, ServiceProxy, ServiceProxyConfig, ServiceTarget,
+    agent::{Impersonate, service_proxy::TokenFile},
     core::{PermitService, Roots, locate::SharedLocator},
-    kube::{ClusterAccess, KubeLocator, LocatorConfig, ServiceAllowList, ServiceName, ServiceTls, SharedAllowList},
+    kube::{
+        ClusterAccess, KubeLocator, LocatorConfig, OwnToken, ServiceAllowList, ServiceName, ServiceTls, SharedAllowList,
+    },
 };
 use std::{fs, io, path::PathBuf, sync::Arc};
 use tracing::{info, warn};
@@ -24,8 +27,9 @@ pub(crate) async fn service_proxy(settings: &ClusterSettings) -> anyhow::Result<
     }
     pinned = pinned.insecure(&settings.insecure_services)?;
     let mut knows_kube_api = settings.kube_api.is_some();
-    if let Some(locator) = kubernetes(settings).await? {
-        pinned = pinned.or_else(locator);
+    let access = kubernetes(settings).await?;
+    if let Some(access) = &access {
+        pinned = pinned.or_else(locator(settings, access)?);
         knows_kube_api = true;
     }
     let permitted = Permitted::read(settings).await?;
@@ -34,18 +38,63 @@ pub(crate) async fn service_proxy(settings: &ClusterSettings) -> anyhow::Result<
     }
     let proxy = ServiceProxy::new(Arc::new(pinned), ServiceProxyConfig::default())
         .kube_api(knows_kube_api && !settings.deny_kube_api)
+        .impersonate(impersonate(settings, access.as_ref())?)
         .services(Arc::new(permitted));
     Ok(Arc::new(proxy))
 }
 
-/// Who watches the cluster, if there is a way to.
-async fn kubernetes(settings: &ClusterSettings) -> anyhow::Result<Option<SharedLocator>> {
+/// For whom the agent speaks, if it is to.
+fn impersonate(settings: &ClusterSettings, access: Option<&ClusterAccess>) -> Result<Option<Impersonate>, NoToken> {
+    let (users, groups) = (&settings.impersonate_users, &settings.impersonate_groups);
+    if !settings.impersonate {
+        return if users.is_empty() && groups.is_empty() { Ok(None) } else { Err(NoToken::NotAsked) };
+    }
+    let own = access.and_then(ClusterAccess::token);
+    let impersonate = match (&settings.kube_token_file, own) {
+        (Some(path), _) => Impersonate::new(TokenFile::new(path)),
+        (None, Some(OwnToken::File(path))) => Impersonate::new(TokenFile::new(path)),
+        (None, Some(OwnToken::Fixed(token))) => Impersonate::new(token),
+        (None, None) => return Err(NoToken::Missing),
+    };
+    Ok(Some(impersonate.only(users.iter().cloned(), groups.iter().cloned())))
+}
+
+/// The agent cannot speak for users as it was told to.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoToken {
+    /// There is nothing to show the kube-apiserver.
+    #[error("--impersonate needs a token of the agent's own for the kube-apiserver, and there is none")]
+    Missing,
+    /// A list of users without the switch.
+    #[error("--impersonate-user and --impersonate-group mean nothing without --impersonate")]
+    NotAsked,
+}
+
+impl NoToken {
+    pub(crate) fn code(&self) -> ErrorCode {
+        let remedy = match self {
+            Self::Missing => {
+                "give --kube-token-file, a kubeconfig with a token, or run the agent in a pod with a service account"
+            }
+            Self::NotAsked => "add --impersonate, or leave the lists out",
+        };
+        ErrorCode { code: "MCT-AGENT-IMPERSONATE", remedy }
+    }
+}
+
+/// How the cluster is asked, if there is a way to.
+async fn kubernetes(settings: &ClusterSettings) -> anyhow::Result<Option<ClusterAccess>> {
     let access = match &settings.kubeconfig {
         Some(path) => ClusterAccess::from_kubeconfig(path, settings.kube_context.as_deref()).await?,
         None if std::path::Path::new(SERVICE_ACCOUNT).exists() => ClusterAccess::in_cluster()?,
         None => return Ok(None),
     };
     info!(server = %access.api_server().endpoint, "The cluster's kube-apiserver is known.");
+    Ok(Some(access))
+}
+
+/// Who watches the cluster.
+fn locator(settings: &ClusterSettings, access: &ClusterAccess) -> anyhow::Result<SharedLocator> {
     let mut tls = ServiceTls::default();
     if let Some(path) = &settings.service_ca {
         tls.default_roots = Some(read(path)?.into());
@@ -59,7 +108,7 @@ async fn kubernetes(settings: &ClusterSettings) -> anyhow::Result<Option<SharedL
         tls,
         ..LocatorConfig::default()
     };
-    Ok(Some(Arc::new(KubeLocator::start(&access, config)?)))
+    Ok(Arc::new(KubeLocator::start(access, config)?))
 }
 
 /// Every pod with a service account has it.

@@ -1,8 +1,14 @@
 //! What the user sees when a command cannot be carried out, and the status the program ends with.
 
 use crate::{
-    cluster_access::CaFileError, demo::DemoFailed, explain::UnknownCode, listen::ListenError, output,
-    process::ProcessError, ready_file::ReadyFileError, settings::ConfigError,
+    cluster_access::{CaFileError, NoToken},
+    demo::DemoFailed,
+    explain::UnknownCode,
+    listen::ListenError,
+    output,
+    process::ProcessError,
+    ready_file::ReadyFileError,
+    settings::ConfigError,
 };
 use anyhow::Error;
 use mctunnel::{
@@ -48,6 +54,8 @@ fn coded(error: &Error) -> (Option<ErrorCode>, u8) {
         (Some(error.code()), USAGE)
     } else if let Some(error) = error.downcast_ref::<KubeError>() {
         (Some(error.code()), RUNTIME)
+    } else if let Some(error) = error.downcast_ref::<NoToken>() {
+        (Some(error.code()), USAGE)
     } else if let Some(error) = error.downcast_ref::<CaFileError>() {
         (Some(error.code()), RUNTIME)
     } else if let Some(error) = error.downcast_ref::<UnknownCode>() {

@@ -4,8 +4,22 @@
 use crate::{ApiServer, KubeError};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use mctunnel_core::Roots;
-use std::{fmt, fmt::Write as _, path::Path};
+use mctunnel_core::{Roots, Secret};
+use secrecy::ExposeSecret as _;
+use std::{
+    fmt,
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
+
+/// Where the agent's own token is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnToken {
+    /// In a file that is rewritten now and then.
+    File(PathBuf),
+    /// Here.
+    Fixed(Secret),
+}
 
 /// The way to the kube-apiserver. Prints without credentials.
 #[derive(Clone)]
@@ -40,6 +54,17 @@ impl ClusterAccess {
     #[must_use]
     pub fn api_server(&self) -> &ApiServer {
         &self.server
+    }
+
+    /// The agent's own token, if its credentials are one.
+    #[must_use]
+    pub fn token(&self) -> Option<OwnToken> {
+        let auth = &self.config.auth_info;
+        match (&auth.token_file, &auth.token) {
+            (Some(path), _) => Some(OwnToken::File(path.into())),
+            (None, Some(token)) => Some(OwnToken::Fixed(Secret::new(token.expose_secret()))),
+            (None, None) => None,
+        }
     }
 
     fn from_config(mut config: kube::Config) -> Result<Self, KubeError> {
@@ -112,6 +137,18 @@ mod tests {
         let access = ClusterAccess::from_config(config).unwrap();
         assert!(access.config.proxy_url.is_none());
         assert!(access.client().is_ok());
+    }
+
+    #[test]
+    fn a_token_is_in_a_file_or_in_the_kubeconfig() {
+        let token = |change: fn(&mut kube::config::AuthInfo)| {
+            let mut config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+            change(&mut config.auth_info);
+            ClusterAccess::from_config(config).unwrap().token()
+        };
+        assert_eq!(token(|_| {}), None);
+        assert_eq!(token(|auth| auth.token = Some("t".into())), Some(OwnToken::Fixed(Secret::new("t"))));
+        assert_eq!(token(|auth| auth.token_file = Some("/t".to_owned())), Some(OwnToken::File("/t".into())));
     }
 
     #[test]

@@ -30,7 +30,7 @@ mod scope;
 mod select;
 mod view;
 
-pub use access::ClusterAccess;
+pub use access::{ClusterAccess, OwnToken};
 pub use api_server::ApiServer;
 pub use dns::DnsLocator;
 pub use error::KubeError;

@@ -186,6 +186,22 @@ const AGENT: &[Setting] = &[
         "Where the kube-apiserver is, as http[s]://ADDRESS:PORT, for clusters without credentials",
     ),
     one("kube_api_ca", "FILE", None, "Who signed the certificate of --kube-api, as PEM"),
+    switch(
+        "impersonate",
+        "Speak to the kube-apiserver for the users the hub verified, with a token that may impersonate and nothing else",
+    ),
+    one(
+        "kube_token_file",
+        "FILE",
+        None,
+        "That token; else the kubeconfig's, or in a pod its service account's. Read again every 10 s",
+    ),
+    many(
+        "impersonate_user",
+        "USER",
+        "Speak for this user; may be given many times. Without any, for all but 'system:'",
+    ),
+    many("impersonate_group", "GROUP", "Speak for members of this group; may be given many times"),
     switch("deny_kube_api", "Do not let streams reach the kube-apiserver, only services"),
     many(
         "pin_service",
