@@ -1,7 +1,7 @@
 //! Port: what a client may do. Asked for every request, before anything is opened for it, and again while what was opened lives.
 
 use crate::{Destination, Identity, KubeRequest, Protocol, Target, bad_target::BadTarget};
-use std::{fmt, net::IpAddr, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 /// A request, as policy sees it: the same typed destination that is opened afterwards.
 #[derive(Debug, Clone, Copy)]
@@ -75,7 +75,7 @@ pub enum Decision {
         /// Which quota.
         rule: Arc<str>,
         /// When to try again.
-        retry_after: std::time::Duration,
+        retry_after: Duration,
     },
 }
 
@@ -115,6 +115,46 @@ pub trait Authorize: Send + Sync + 'static {
     /// Another number whenever a decision made before may have changed; streams that live are then decided again.
     fn generation(&self) -> u64 {
         0
+    }
+}
+
+/// Decides how much at once, for requests that may at all.
+pub trait Limit: Send + Sync + 'static {
+    /// Takes a place for a request; the error is [`Decision::Limited`]. Dropping the place gives it back.
+    fn take(&self, access: &Access<'_>) -> Result<Box<dyn Place>, Decision>;
+}
+
+/// A place among those who are served at once.
+pub trait Place: Send + Sync {
+    /// Counts bytes that were moved; gives how long to wait before more are.
+    fn moved(&self, bytes: u64) -> Duration {
+        let _ = bytes;
+        Duration::ZERO
+    }
+}
+
+/// Limits nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unlimited;
+
+impl Limit for Unlimited {
+    fn take(&self, _: &Access<'_>) -> Result<Box<dyn Place>, Decision> {
+        // Nothing is allocated for what has no size.
+        Ok(Box::new(Self))
+    }
+}
+
+impl Place for Unlimited {}
+
+impl fmt::Debug for dyn Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Limit")
+    }
+}
+
+impl fmt::Debug for dyn Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Place")
     }
 }
 

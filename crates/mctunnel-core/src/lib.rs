@@ -22,7 +22,7 @@ pub mod splice;
 pub mod store;
 pub mod target;
 
-pub use access::{Access, Action, Authorize, Decision};
+pub use access::{Access, Action, Authorize, Decision, Limit, Place, Unlimited};
 pub use audit::{Audit, AuditFull, AuditOutcome, AuditSlot, AuditSubject, Unaudited};
 pub use bad_target::BadTarget;
 pub use clusters::{Clusters, DynClusters};

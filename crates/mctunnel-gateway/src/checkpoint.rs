@@ -14,8 +14,8 @@ pub use permit::{Admitted, Permit};
 pub use recording::Recording;
 
 use mctunnel_core::{
-    Access, Audit, AuditFull, Authorize, Decision, DynAuthenticate, Evidence, Identity, PassThrough, Unaudited,
-    Unauthenticated,
+    Access, Audit, AuditFull, Authorize, Decision, DynAuthenticate, Evidence, Identity, Limit, PassThrough, Unaudited,
+    Unauthenticated, Unlimited,
 };
 use permit::Permits;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use std::sync::Arc;
 pub struct Checkpoint {
     authenticate: Arc<dyn DynAuthenticate>,
     authorize: Arc<dyn Authorize>,
+    limit: Arc<dyn Limit>,
     audit: Arc<dyn Audit>,
     permits: Arc<Permits>,
 }
@@ -40,25 +41,31 @@ impl Checkpoint {
     /// A checkpoint of these three.
     pub fn new(authenticate: Arc<dyn DynAuthenticate>, authorize: Arc<dyn Authorize>, audit: Arc<dyn Audit>) -> Self {
         let permits = Permits::new(Arc::clone(&authenticate), Arc::clone(&authorize));
-        Self { authenticate, authorize, audit, permits }
+        Self { authenticate, authorize, limit: Arc::new(Unlimited), audit, permits }
+    }
+
+    /// The same, with limits on how much at once.
+    #[must_use]
+    pub fn with_limit(self, limit: Arc<dyn Limit>) -> Self {
+        Self { limit, ..self }
     }
 
     /// The same, with somebody else who finds out who clients are.
     #[must_use]
     pub fn with_authenticate(self, authenticate: Arc<dyn DynAuthenticate>) -> Self {
-        Self::new(authenticate, self.authorize, self.audit)
+        Self::new(authenticate, self.authorize, self.audit).with_limit(self.limit)
     }
 
     /// The same, with somebody else who decides.
     #[must_use]
     pub fn with_authorize(self, authorize: Arc<dyn Authorize>) -> Self {
-        Self::new(self.authenticate, authorize, self.audit)
+        Self::new(self.authenticate, authorize, self.audit).with_limit(self.limit)
     }
 
     /// The same, with another record.
     #[must_use]
     pub fn with_audit(self, audit: Arc<dyn Audit>) -> Self {
-        Self::new(self.authenticate, self.authorize, audit)
+        Self { audit, ..self }
     }
 
     /// Takes a place in the record; without one the request is not served.
@@ -76,8 +83,9 @@ impl Checkpoint {
         // Looked at first: rules that change while we decide make the permit one of the old rules.
         let generations = self.permits.generations();
         let decision = self.authorize.authorize(&admitted.access());
-        recording.decided(&admitted, &decision);
-        if decision.is_allowed() { Ok(self.permits.issue(admitted, generations)) } else { Err(decision) }
+        let place = if decision.is_allowed() { self.limit.take(&admitted.access()) } else { Err(decision.clone()) };
+        recording.decided(&admitted, place.as_ref().err().unwrap_or(&decision));
+        Ok(self.permits.issue(admitted, generations, place?))
     }
 
     /// Asks policy a question, without a request behind it.

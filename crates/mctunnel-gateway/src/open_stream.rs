@@ -5,6 +5,7 @@ use mctunnel_core::{ClusterName, Happening, observe::SharedObserver};
 use std::{
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 use tokio::time::Instant;
 
@@ -63,6 +64,11 @@ impl OpenStream {
         if let Some(recording) = &self.held.recording {
             recording.started();
         }
+    }
+
+    /// Counts bytes against its quotas; gives how long to wait before more are moved.
+    pub(crate) fn moved(&self, bytes: u64) -> Duration {
+        self.held.permit.as_ref().map_or(Duration::ZERO, |permit| permit.moved(bytes))
     }
 
     /// Resolves when its permission was taken back; gives the reason.

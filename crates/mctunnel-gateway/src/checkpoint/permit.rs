@@ -2,7 +2,7 @@
 //! the permits that would not be issued any more.
 
 use futures_util::task::AtomicWaker;
-use mctunnel_core::{Access, Action, Authorize, Decision, Destination, DynAuthenticate, Identity, Protocol};
+use mctunnel_core::{Access, Action, Authorize, Decision, Destination, DynAuthenticate, Identity, Place, Protocol};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
@@ -46,6 +46,8 @@ impl Admitted {
 pub struct Permit {
     number: u64,
     held: Arc<Held>,
+    /// Given back with the permit.
+    place: Box<dyn Place>,
     permits: Weak<Permits>,
 }
 
@@ -63,6 +65,12 @@ impl Permit {
     #[must_use]
     pub fn admitted(&self) -> &Admitted {
         &self.held.admitted
+    }
+
+    /// Counts bytes that were moved; gives how long to wait before more are.
+    #[must_use]
+    pub fn moved(&self, bytes: u64) -> Duration {
+        self.place.moved(bytes)
     }
 
     /// Resolves when the permit was taken back; gives the reason. One waiter at a time.
@@ -125,7 +133,12 @@ impl Permits {
         Generations { credentials: self.authenticate.generation(), rules: self.authorize.generation() }
     }
 
-    pub(super) fn issue(self: &Arc<Self>, admitted: Admitted, generations: Generations) -> Permit {
+    pub(super) fn issue(
+        self: &Arc<Self>,
+        admitted: Admitted,
+        generations: Generations,
+        place: Box<dyn Place>,
+    ) -> Permit {
         self.looking.get_or_init(|| look_now_and_then(Arc::downgrade(self)));
         let held = Held {
             admitted,
@@ -137,7 +150,7 @@ impl Permits {
         let held = Arc::new(held);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.held.lock().insert(number, Arc::clone(&held));
-        Permit { number, held, permits: Arc::downgrade(self) }
+        Permit { number, held, place, permits: Arc::downgrade(self) }
     }
 
     /// Takes back what would not be issued any more.

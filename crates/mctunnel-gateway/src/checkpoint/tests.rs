@@ -1,7 +1,9 @@
 //! What was allowed is taken back when the rules or the credential change, and every request leaves one entry.
 
 use super::*;
-use mctunnel_core::{Action, AuditOutcome, AuditSlot, AuditSubject, Authenticate, Destination, Protocol, Target, User};
+use mctunnel_core::{
+    Action, AuditOutcome, AuditSlot, AuditSubject, Authenticate, Destination, Place, Protocol, Target, User,
+};
 use parking_lot::Mutex;
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -115,7 +117,7 @@ async fn t32_a_permit_of_rules_that_changed_meanwhile_is_decided_again() {
     *world.denied.lock() = Some("alice");
     world.generation.fetch_add(1, Ordering::SeqCst);
     checkpoint.permits.look(SystemTime::now());
-    let alice = checkpoint.permits.issue(request_of("alice", None), old);
+    let alice = checkpoint.permits.issue(request_of("alice", None), old, Box::new(Unlimited));
     assert!(tokio::time::timeout(Duration::from_secs(5), alice.revoked()).await.is_ok());
     drop(bob);
 }
@@ -149,8 +151,50 @@ async fn a_permit_is_forgotten_when_it_is_dropped() {
     assert!(format!("{checkpoint:?}").contains("held: 0"), "{checkpoint:?}");
 }
 
+/// Has room for two.
+struct Two(Arc<AtomicU64>);
+
+impl Limit for Two {
+    fn take(&self, _: &Access<'_>) -> Result<Box<dyn Place>, Decision> {
+        if self.0.fetch_add(1, Ordering::SeqCst) < 2 {
+            return Ok(Box::new(Chair(Arc::clone(&self.0))));
+        }
+        self.0.fetch_sub(1, Ordering::SeqCst);
+        Err(Decision::Limited { rule: "two at once".into(), retry_after: Duration::from_secs(3) })
+    }
+}
+
+struct Chair(Arc<AtomicU64>);
+
+impl Place for Chair {}
+
+impl Drop for Chair {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_place_is_held_with_the_permit_and_the_entry_says_who_refused() {
+    let (checkpoint, _, book) = checkpoint();
+    let checkpoint = checkpoint.with_limit(Arc::new(Two(Arc::default())));
+    let first = permit_quietly_through(&checkpoint);
+    let _second = permit_quietly_through(&checkpoint);
+    let recording = checkpoint.record("test", "r3").unwrap();
+    let refused = checkpoint.admit(request_of("alice", None), &recording).unwrap_err();
+    assert!(matches!(&refused, Decision::Limited { retry_after, .. } if retry_after.as_secs() == 3), "{refused:?}");
+    drop((first, recording));
+    assert_eq!(book.0.lock().last().map(String::as_str), Some("r3 0 two at once None"));
+    permit_quietly_through(&checkpoint);
+}
+
+fn permit_quietly_through(checkpoint: &Checkpoint) -> Permit {
+    let recording = Recording::new(Unaudited.begin().unwrap(), "test", "r");
+    checkpoint.admit(request_of("alice", None), &recording).unwrap()
+}
+
 fn permit_quietly(checkpoint: &Checkpoint) -> Permit {
-    checkpoint.permits.issue(request_of("alice", None), checkpoint.permits.generations())
+    checkpoint.permits.issue(request_of("alice", None), checkpoint.permits.generations(), Box::new(Unlimited))
 }
 
 #[tokio::test]

@@ -10,7 +10,9 @@ use std::{
     fmt,
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
+use tokio::time::Sleep;
 use tokio_util::task::AbortOnDropHandle;
 
 /// What clients get.
@@ -84,11 +86,13 @@ pub(super) struct Tunnelled<S: ByteStream> {
     _upload: Option<AbortOnDropHandle<()>>,
     open: Option<OpenStream>,
     bytes_down: u64,
+    /// A quota on bytes says to wait.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S: ByteStream> Tunnelled<S> {
     pub(super) fn new(body: MessageBody<S>, upload: Option<AbortOnDropHandle<()>>, open: OpenStream) -> Self {
-        let mut tunnelled = Self { body, _upload: upload, open: Some(open), bytes_down: 0 };
+        let mut tunnelled = Self { body, _upload: upload, open: Some(open), bytes_down: 0, pause: None };
         if tunnelled.body.is_end_stream() {
             tunnelled.ended(None);
         }
@@ -101,11 +105,18 @@ impl<S: ByteStream> Tunnelled<S> {
             self.ended(Some(cut.to_string()));
             return Poll::Ready(Some(Err(ExchangeError::Cut(cut))));
         }
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(cx));
+            self.pause = None;
+        }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         match &frame {
             Some(Ok(frame)) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
-                self.bytes_down += u64::try_from(bytes).unwrap_or(u64::MAX);
+                let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+                self.bytes_down += bytes;
+                let wait = self.open.as_ref().map_or(Duration::ZERO, |open| open.moved(bytes));
+                self.pause = (!wait.is_zero()).then(|| Box::pin(tokio::time::sleep(wait)));
             }
             Some(Err(error)) => self.ended(Some(error.to_string())),
             None => self.ended(None),
