@@ -63,6 +63,14 @@ impl<O: Open> HttpAdapter<O> {
         self
     }
 
+    /// Takes these headers, and those that begin like these, as what a front proxy says about its own clients.
+    #[must_use]
+    pub fn forwarded(mut self, headers: Vec<String>, prefixes: Vec<String>) -> Self {
+        let guard = GuardConfig::clone(&self.guard);
+        self.guard = Arc::new(GuardConfig { forwarded_headers: headers, forwarded_prefixes: prefixes, ..guard });
+        self
+    }
+
     /// Has every request pass this checkpoint.
     #[must_use]
     pub fn checkpoint(mut self, checkpoint: Checkpoint) -> Self {

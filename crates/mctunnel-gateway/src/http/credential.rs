@@ -1,8 +1,8 @@
 //! What a client shows of itself: one certificate, or one token; where a browser can set no header, in the WebSocket's protocols.
 
-use super::serve::Connection;
+use super::{guard::GuardConfig, serve::Connection};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use mctunnel_core::{Evidence, Secret, Unauthenticated};
 use std::sync::Arc;
 
@@ -10,7 +10,11 @@ use std::sync::Arc;
 const IN_PROTOCOLS: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// Collects what the client shows. Two tokens are one too many.
-pub(super) fn evidence(headers: &HeaderMap, connection: &Connection) -> Result<Evidence, Unauthenticated> {
+pub(super) fn evidence(
+    headers: &HeaderMap,
+    connection: &Connection,
+    forwarded: Vec<(String, String)>,
+) -> Result<Evidence, Unauthenticated> {
     let conflict = |text: &str| Err(Unauthenticated::Conflict(text.to_owned()));
     let mut shown = headers.get_all(header::AUTHORIZATION).iter();
     let header = match (shown.next(), shown.next()) {
@@ -27,7 +31,24 @@ pub(super) fn evidence(headers: &HeaderMap, connection: &Connection) -> Result<E
         (None, token) => token,
     };
     let certificate = connection.certificate.as_ref().map(Arc::clone);
-    Ok(Evidence { authorization, certificate, forwarded: Vec::new(), peer: Some(connection.peer) })
+    Ok(Evidence { authorization, certificate, forwarded, peer: Some(connection.peer) })
+}
+
+/// Takes what a front proxy may have written off a request, whoever sent it: it is evidence, and for nobody behind us.
+pub(super) fn take_forwarded(headers: &mut HeaderMap, guard: &GuardConfig) -> Vec<(String, String)> {
+    if guard.forwarded_headers.is_empty() && guard.forwarded_prefixes.is_empty() {
+        return Vec::new();
+    }
+    let names: Vec<HeaderName> = headers.keys().filter(|name| guard.is_forwarded(name.as_str())).cloned().collect();
+    let mut forwarded = Vec::new();
+    for name in names {
+        for value in headers.get_all(&name) {
+            // A value that is not text is kept as one that is no name either.
+            forwarded.push((name.as_str().to_owned(), value.to_str().unwrap_or("\u{fffd}").to_owned()));
+        }
+        headers.remove(name);
+    }
+    forwarded
 }
 
 /// Takes the client's token off a request. What the client shows to us is not for anybody behind us.
@@ -74,7 +95,7 @@ mod tests {
         }
         let peer = ([127, 0, 0, 1], 1).into();
         let connection = Connection { peer, certificate: None, refused: None, pipes: Pipes::default() };
-        (evidence(&headers, &connection), headers)
+        (evidence(&headers, &connection, Vec::new()), headers)
     }
 
     #[test]
@@ -102,6 +123,37 @@ mod tests {
         }
         let bad = format!("{IN_PROTOCOLS}***");
         assert!(matches!(shown(&[("sec-websocket-protocol", &bad)]).0, Err(Unauthenticated::Rejected(_))));
+    }
+
+    #[test]
+    fn what_a_front_proxy_says_is_evidence_and_goes_no_further() {
+        let guard = GuardConfig {
+            forwarded_headers: vec!["x-remote-user".to_owned(), "x-remote-group".to_owned()],
+            forwarded_prefixes: vec!["x-remote-extra-".to_owned(), "impersonate-".to_owned()],
+            ..GuardConfig::default()
+        };
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("x-remote-user", "alice"),
+            ("x-remote-group", "a"),
+            ("x-remote-group", "b"),
+            ("x-remote-extra-team", "blue"),
+            ("accept", "x"),
+        ] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        let mut forwarded = take_forwarded(&mut headers, &guard);
+        forwarded.sort();
+        let expected = [
+            ("x-remote-extra-team", "blue"),
+            ("x-remote-group", "a"),
+            ("x-remote-group", "b"),
+            ("x-remote-user", "alice"),
+        ];
+        assert_eq!(forwarded, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert_eq!(headers.len(), 1);
+        assert!(!guard.is_forwarded("Impersonate-User") && !guard.is_forwarded("X-Remote-Uid"));
+        assert!(guard.is_forwarded("X-Remote-User"));
     }
 
     #[test]

@@ -80,7 +80,8 @@ async fn steps<O: Open>(
     recording.came_from(connection.peer.ip());
     check(adapter, connection, &parts).map_err(alone)?;
     // 1 authenticate
-    let evidence = credential::evidence(&parts.headers, connection).map_err(|e| alone(e.into()))?;
+    let forwarded = credential::take_forwarded(&mut parts.headers, &adapter.guard);
+    let evidence = credential::evidence(&parts.headers, connection, forwarded).map_err(|e| alone(e.into()))?;
     let identity = adapter.checkpoint.identify(&evidence).await.map_err(|e| alone(e.into()))?;
     recording.identified(&identity);
     if identity.user().is_some() {

@@ -10,15 +10,35 @@ pub struct GuardConfig {
     pub max_headers: usize,
     /// The headers beginning with `x-mctunnel-` that clients may send, in lower case.
     pub routing_headers: Vec<String>,
+    /// Headers in which a front proxy says who its own client is, in lower case; empty unless there is one. They are evidence,
+    /// which counts with the front proxy's certificate only, and never passed on.
+    pub forwarded_headers: Vec<String>,
+    /// Beginnings of such names.
+    pub forwarded_prefixes: Vec<String>,
 }
 
 impl GuardConfig {
     /// No request can have more header lines, whatever `max_headers` says.
     pub const MOST_HEADERS: usize = 256;
+
+    /// Whether a front proxy may send this header, in any case. Nobody may send `Impersonate-*`.
+    #[must_use]
+    pub fn is_forwarded(&self, name: &str) -> bool {
+        let name = name.to_ascii_lowercase();
+        let is_known = self.forwarded_headers.contains(&name)
+            || self.forwarded_prefixes.iter().any(|prefix| !prefix.is_empty() && name.starts_with(prefix.as_str()));
+        is_known && !name.starts_with("impersonate")
+    }
 }
 
 impl Default for GuardConfig {
     fn default() -> Self {
-        Self { max_head_bytes: 64 * 1024, max_headers: 100, routing_headers: Vec::new() }
+        Self {
+            max_head_bytes: 64 * 1024,
+            max_headers: 100,
+            routing_headers: Vec::new(),
+            forwarded_headers: Vec::new(),
+            forwarded_prefixes: Vec::new(),
+        }
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn check_name(name: &str, config: &GuardConfig) -> Result<(), BadHead
         return Err(BadHead::ReservedHeader("a name with '_'"));
     }
     for (prefix, what) in IDENTITY {
-        if starts_with(name, prefix) {
+        if starts_with(name, prefix) && !config.is_forwarded(name) {
             return Err(BadHead::ReservedHeader(what));
         }
     }
