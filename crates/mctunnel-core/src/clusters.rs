@@ -13,9 +13,28 @@ pub trait Clusters: Send + Sync + 'static {
 
     /// Whether an agent with this certificate serial (lower-case hex) may be that cluster.
     fn admits(&self, cluster: &ClusterName, serial: &str) -> impl Future<Output = bool> + Send;
+
+    /// Whether an agent of that cluster may come with a certificate of the operator's own CA. Unless somebody said so, none may.
+    fn admits_own(&self, _cluster: &ClusterName) -> impl Future<Output = bool> + Send {
+        std::future::ready(false)
+    }
+
+    /// The certificate that this one was renewed to, the one that ends last if there are several, as long as it is admitted.
+    fn successor(&self, _cluster: &ClusterName, _serial: &str) -> impl Future<Output = Option<Renewed>> + Send {
+        std::future::ready(None)
+    }
 }
 
-type Answer<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
+/// A certificate that took the place of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Renewed {
+    /// Its serial, lower-case hex.
+    pub serial: String,
+    /// When it ends, in seconds since 1970.
+    pub not_after_unix: i64,
+}
+
+type Answer<'a, T = bool> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The object-safe twin of [`Clusters`].
 pub trait DynClusters: Send + Sync + 'static {
@@ -23,6 +42,10 @@ pub trait DynClusters: Send + Sync + 'static {
     fn is_known<'a>(&'a self, cluster: &'a ClusterName) -> Answer<'a>;
     /// See [`Clusters::admits`].
     fn admits<'a>(&'a self, cluster: &'a ClusterName, serial: &'a str) -> Answer<'a>;
+    /// See [`Clusters::admits_own`].
+    fn admits_own<'a>(&'a self, cluster: &'a ClusterName) -> Answer<'a>;
+    /// See [`Clusters::successor`].
+    fn successor<'a>(&'a self, cluster: &'a ClusterName, serial: &'a str) -> Answer<'a, Option<Renewed>>;
 }
 
 impl<T: Clusters> DynClusters for T {
@@ -31,6 +54,12 @@ impl<T: Clusters> DynClusters for T {
     }
     fn admits<'a>(&'a self, cluster: &'a ClusterName, serial: &'a str) -> Answer<'a> {
         Box::pin(Clusters::admits(self, cluster, serial))
+    }
+    fn admits_own<'a>(&'a self, cluster: &'a ClusterName) -> Answer<'a> {
+        Box::pin(Clusters::admits_own(self, cluster))
+    }
+    fn successor<'a>(&'a self, cluster: &'a ClusterName, serial: &'a str) -> Answer<'a, Option<Renewed>> {
+        Box::pin(Clusters::successor(self, cluster, serial))
     }
 }
 

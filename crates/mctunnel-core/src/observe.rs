@@ -49,6 +49,58 @@ pub enum Happening {
         /// Why.
         reason: String,
     },
+    /// An agent enrolled: it got its first certificate.
+    AgentEnrolled {
+        /// Which cluster.
+        cluster: ClusterName,
+        /// The certificate's serial, lower-case hex.
+        serial: String,
+        /// Who vouched for it, without anything secret: "join token 0123456789abcdef".
+        evidence: String,
+        /// From where.
+        peer: String,
+    },
+    /// Somebody asked for a certificate, the first one or the next, and got none.
+    EnrolRefused {
+        /// From where.
+        peer: String,
+        /// For which cluster, where that was proven.
+        cluster: Option<ClusterName>,
+        /// Who should have vouched for it, without anything secret.
+        evidence: String,
+        /// Stable code.
+        code: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// An agent's certificate was renewed (hub: issued; agent: obtained).
+    CertificateRenewed {
+        /// Which cluster.
+        cluster: ClusterName,
+        /// The new certificate's serial, lower-case hex.
+        serial: String,
+        /// When it ends, in seconds since 1970.
+        not_after_unix: i64,
+    },
+    /// The agent could not renew its certificate and will try again.
+    RenewalFailed {
+        /// What went wrong.
+        reason: String,
+        /// When it tries again.
+        retry_in: Duration,
+    },
+    /// The hub's CAs or its own certificate changed; what is new counts from now on.
+    AuthorityChanged {
+        /// How many CAs agents may have their certificates from: two while they change.
+        authorities: usize,
+    },
+    /// The files of the hub's CA changed but cannot be used; what was read last still counts.
+    AuthorityKept {
+        /// Stable code.
+        code: &'static str,
+        /// Why.
+        reason: String,
+    },
     /// The agent could not reach the hub and will try again.
     Reconnecting {
         /// What went wrong.
