@@ -41,7 +41,8 @@ pub(crate) fn cluster_uri(cluster: &ClusterName) -> String {
     format!("{URI_PREFIX}{cluster}")
 }
 
-fn parse_uri(uri: &str) -> Result<ClusterName, IdentityError> {
+/// The cluster that a URI stands for.
+pub(crate) fn parse_uri(uri: &str) -> Result<ClusterName, IdentityError> {
     uri.strip_prefix(URI_PREFIX)
         .and_then(|name| ClusterName::parse(name).ok())
         .ok_or_else(|| not_an_agent("its URI is not of the form spiffe://mctunnel/cluster/NAME"))

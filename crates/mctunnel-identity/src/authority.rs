@@ -1,36 +1,56 @@
-//! The hub's own certificate authority: made once, kept in `<data_dir>/pki`, and never replaced by itself.
+//! The hub's own certificate authority: made once, kept in `<data_dir>/pki`, and replaced only when somebody says so.
 //!
 //! It issues the hub's server certificate and the agents' certificates. It does not decide which clusters exist
 //! (see [`crate::ClusterFiles`]) and keeps no list of what it issued.
 
 mod issue;
+mod own_ca;
 mod pki_files;
+mod rotation;
 mod server_names;
+mod snapshot;
+
+pub use rotation::Rotation;
 
 use crate::{
-    IdentityError, certificate,
-    clock::{DAY, unix_now},
+    CaPin, IdentityError, RecordedCertificate,
+    clock::{SharedClock, SystemClock, as_tls_time},
     private_file, tls,
 };
 use mctunnel_core::{ClusterName, Secret};
-use pki_files::{CA_KEY, CA_PEM, PkiFiles, SERVER_KEY, SERVER_PEM};
-use rcgen::{Issuer, KeyPair, PublicKeyData};
-use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use parking_lot::RwLock;
+use rcgen::SubjectPublicKeyInfo;
+use rustls_pki_types::CertificateDer;
 use server_names::ServerNames;
-use std::{fmt, path::Path, sync::Arc, time::Duration};
+use snapshot::{Reissue, Snapshot};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 /// The name in every hub's certificate, which agents check unless told another.
 pub const HUB_SERVER_NAME: &str = "mctunnel-hub";
 
 // === HubAuthority ===
 
-/// The CA of one hub, with its key, and the hub's server certificate.
+/// The CA of one hub, with its key, and the hub's server certificate. Cheap to clone; all clones see the same.
+///
+/// What it says and the TLS configurations it gives are of the moment: after [`HubAuthority::reload`] they are what the files say.
+#[derive(Clone)]
 pub struct HubAuthority {
-    ca: CertificateDer<'static>,
-    ca_pem: String,
-    issuer: Issuer<'static, KeyPair>,
-    server: CertificateDer<'static>,
-    server_key: KeyPair,
+    shared: Arc<Shared>,
+    /// What [`HubAuthority::ca_pem`] gives.
+    opened_with: Arc<str>,
+}
+
+pub(crate) struct Shared {
+    data_dir: PathBuf,
+    names: ServerNames,
+    agent_ca: Option<PathBuf>,
+    clock: SharedClock,
+    current: RwLock<Arc<Snapshot>>,
 }
 
 impl HubAuthority {
@@ -40,79 +60,185 @@ impl HubAuthority {
     /// `extra_names` (DNS names or IP addresses). The CA is made once: when its files are incomplete, unreadable or do not
     /// belong together, that is an error. Processes that open the same directory at once wait for each other.
     pub fn open_or_create(data_dir: &Path, extra_names: &[String]) -> Result<Self, IdentityError> {
-        let names = ServerNames::parse(extra_names)?;
-        let now = unix_now();
-        private_file::create_directory(data_dir)?;
-        let _lock = pki_files::lock(data_dir)?;
-        let dir = data_dir.join("pki");
-        let files = match pki_files::load(&dir)? {
-            Some(files) => files,
-            None => pki_files::create(&dir, make_files(&names, now)?)?,
-        };
-        let mut authority = Self::from_files(&dir, &files)?;
-        if !authority.server_certificate_serves(&names, now) {
-            authority.renew_server_certificate(&dir, &names, now)?;
-        }
-        Ok(authority)
+        Self::at(data_dir).names(extra_names).open_or_create()
     }
 
-    /// The CA's certificate, for those who verify the hub.
+    /// Begins to open the authority of `data_dir`, for those who have more to say than names.
+    pub fn at(data_dir: &Path) -> Opening {
+        Opening { data_dir: data_dir.to_owned(), names: Vec::new(), agent_ca: None, clock: Arc::new(SystemClock) }
+    }
+
+    /// The CAs' certificates as they were when the authority was opened, for those who verify the hub.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
-        &self.ca_pem
+        &self.opened_with
     }
 
-    /// The hub's TLS configuration: TLS 1.3, ALPN `h2`, and a client certificate of this CA or no connection.
+    /// The certificates of the hub's CAs, that of its own certificate first: two while they change.
+    #[must_use]
+    pub fn authorities(&self) -> Vec<CertificateDer<'static>> {
+        self.current().authorities().cloned().collect()
+    }
+
+    /// The CA of the hub's own certificate, as join tokens name it.
+    #[must_use]
+    pub fn pin(&self) -> CaPin {
+        self.current().serving.pin
+    }
+
+    /// The hub's TLS configuration: TLS 1.3, ALPN `h2`, and a client certificate of its CAs or no connection.
     pub fn server_config(&self) -> Result<Arc<rustls::ServerConfig>, IdentityError> {
-        let key = PrivatePkcs8KeyDer::from(self.server_key.serialize_der());
-        tls::server(self.ca.clone(), self.server.clone(), key.into())
+        Ok(Arc::clone(&self.current().tunnel))
+    }
+
+    /// The TLS configuration for agents that have no certificate yet: TLS 1.3, ALPN [`crate::ENROL_ALPN`], no client certificate.
+    /// Nothing but enrolment may be served on it.
+    #[must_use]
+    pub fn enrol_config(&self) -> Arc<rustls::ServerConfig> {
+        Arc::clone(&self.current().enrol)
     }
 
     /// The TLS configuration for clients of the hub: TLS 1.3 or 1.2, ALPN `h2` and `http/1.1`, no client certificate.
+    /// It shows the hub's certificate of the moment of each handshake.
     pub fn gateway_config(&self) -> Result<Arc<rustls::ServerConfig>, IdentityError> {
-        let key = PrivatePkcs8KeyDer::from(self.server_key.serialize_der());
-        tls::gateway(self.server.clone(), key.into())
+        tls::gateway(Arc::new(Showing(Arc::clone(&self.shared))))
+    }
+
+    /// Whether a chain that passed [`HubAuthority::server_config`] leads to the operator's own CA and not to the hub's.
+    #[must_use]
+    pub fn is_of_own_ca(&self, certificates: &[CertificateDer<'_>]) -> bool {
+        self.current().is_of_own_ca(certificates, as_tls_time(self.shared.clock.unix_now()))
     }
 
     /// Issues a certificate with a new key for the agent of a cluster.
     pub fn issue_agent(&self, cluster: &ClusterName, lifetime: Duration) -> Result<IssuedAgent, IdentityError> {
-        issue::agent(&self.issuer, cluster, lifetime, unix_now())
-    }
-
-    fn from_files(dir: &Path, files: &PkiFiles) -> Result<Self, IdentityError> {
-        let unusable = |name: &str, reason| IdentityError::PkiUnusable { path: dir.join(name), reason };
-        let ca_key = read_key(&files.ca_key).map_err(|reason| unusable(CA_KEY, reason))?;
-        let ca = read_certificate(&files.ca_pem).map_err(|reason| unusable(CA_PEM, reason))?;
-        let server_key = read_key(&files.server_key).map_err(|reason| unusable(SERVER_KEY, reason))?;
-        let server = read_certificate(&files.server_pem).map_err(|reason| unusable(SERVER_PEM, reason))?;
-        check_set(&ca, &ca_key, &server, &server_key)
-            .map_err(|reason| IdentityError::PkiMismatch { dir: dir.to_owned(), reason })?;
-        let issuer = Issuer::from_ca_cert_der(&ca, ca_key).map_err(|e| unusable(CA_PEM, e.to_string()))?;
-        Ok(Self { ca, ca_pem: files.ca_pem.clone(), issuer, server, server_key })
-    }
-
-    fn server_certificate_serves(&self, names: &ServerNames, now: i64) -> bool {
-        certificate::parse(&self.server).is_ok_and(|server| {
-            server.validity().not_after.timestamp() - now >= RENEW_BEFORE_END && names.required_are_in(&server)
+        let snapshot = self.current();
+        let key = issue::new_key()?;
+        let signed = snapshot.sign_agent(cluster, &key, lifetime, self.shared.clock.unix_now())?;
+        Ok(IssuedAgent {
+            certificate_pem: signed.certificate_pem.clone(),
+            key_pem: Secret::new(key.serialize_pem()),
+            recorded: signed.recorded(),
+            serial: signed.serial,
+            not_after_unix: signed.not_after_unix,
         })
     }
 
-    /// Keeps the key, so that the renewal is one file replaced by one rename, and no crash can leave a mismatched pair.
-    fn renew_server_certificate(&mut self, dir: &Path, names: &ServerNames, now: i64) -> Result<(), IdentityError> {
-        let renewed = issue::server(&self.issuer, &self.server_key, names, now)?;
-        pki_files::replace_server_certificate(dir, &renewed.pem())?;
-        self.server = renewed.der().clone();
-        Ok(())
+    /// Signs the key of an agent.
+    pub(crate) fn sign_agent(
+        &self,
+        cluster: &ClusterName,
+        key: &SubjectPublicKeyInfo,
+        lifetime: Duration,
+    ) -> Result<SignedAgent, IdentityError> {
+        self.current().sign_agent(cluster, key, lifetime, self.shared.clock.unix_now())
+    }
+
+    pub(crate) fn unix_now(&self) -> i64 {
+        self.shared.clock.unix_now()
+    }
+
+    fn current(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.shared.current.read())
+    }
+
+    /// Looks whether the files have changed or the hub's certificate is to be renewed, and if so takes what they say now.
+    /// Gives whether anything changed. Files that cannot be used are an error, and what was read before still counts.
+    pub fn reload(&self) -> Result<bool, IdentityError> {
+        let shared = &*self.shared;
+        let now = shared.clock.unix_now();
+        let current = self.current();
+        if shared.stamp() == current.stamp && !current.ends_soon(now) {
+            return Ok(false);
+        }
+        let fresh = shared.load(Reissue::WhenItEnds)?;
+        let differs = !fresh.is_same(&current);
+        *shared.current.write() = Arc::new(fresh);
+        Ok(differs)
     }
 }
 
 impl fmt::Debug for HubAuthority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HubAuthority").field("issuer", &self.issuer).finish_non_exhaustive()
+        let (data_dir, pin) = (&self.shared.data_dir, self.pin());
+        f.debug_struct("HubAuthority").field("data_dir", data_dir).field("pin", &pin).finish_non_exhaustive()
     }
 }
 
-// === IssuedAgent ===
+// === Opening ===
+
+/// Opens a [`HubAuthority`].
+#[derive(Debug)]
+#[must_use = "nothing is opened until open_or_create() is called"]
+pub struct Opening {
+    data_dir: PathBuf,
+    names: Vec<String>,
+    agent_ca: Option<PathBuf>,
+    clock: SharedClock,
+}
+
+impl Opening {
+    /// Further DNS names or IP addresses for the hub's certificate.
+    pub fn names(mut self, names: &[String]) -> Self {
+        self.names = names.to_vec();
+        self
+    }
+
+    /// Also verifies agents by the CAs in this PEM file, which is looked at again when it changes.
+    pub fn agent_ca(mut self, file: &Path) -> Self {
+        self.agent_ca = Some(file.to_owned());
+        self
+    }
+
+    /// Takes the time from this clock instead of the machine's.
+    pub fn clock(mut self, clock: SharedClock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// See [`HubAuthority::open_or_create`].
+    pub fn open_or_create(self) -> Result<HubAuthority, IdentityError> {
+        let names = ServerNames::parse(&self.names)?;
+        private_file::create_directory(&self.data_dir)?;
+        let Self { data_dir, agent_ca, clock, .. } = self;
+        let snapshot = Snapshot::load(&data_dir, agent_ca.as_deref(), &names, &clock, Reissue::ForNamesToo)?;
+        let opened_with = snapshot.authorities_pem().into();
+        let current = RwLock::new(Arc::new(snapshot));
+        let shared = Shared { data_dir, names, agent_ca, clock, current };
+        Ok(HubAuthority { shared: Arc::new(shared), opened_with })
+    }
+}
+
+impl Shared {
+    fn load(&self, reissue: Reissue) -> Result<Snapshot, IdentityError> {
+        Snapshot::load(&self.data_dir, self.agent_ca.as_deref(), &self.names, &self.clock, reissue)
+    }
+
+    fn stamp(&self) -> pki_files::Stamp {
+        pki_files::Stamp::read(&self.data_dir, self.agent_ca.as_deref())
+    }
+
+    fn pki_dir(&self) -> PathBuf {
+        pki_files::dir(&self.data_dir)
+    }
+}
+
+/// The hub's certificate of the moment.
+struct Showing(Arc<Shared>);
+
+impl tls::ShownCertificate for Showing {
+    fn shown(&self) -> Arc<rustls::sign::CertifiedKey> {
+        Arc::clone(&self.0.current.read().certified)
+    }
+}
+
+impl fmt::Debug for Showing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Showing").finish_non_exhaustive()
+    }
+}
+
+// === IssuedAgent, SignedAgent ===
 
 /// What the agent of a cluster needs to prove who it is.
 #[derive(Debug, Clone)]
@@ -125,53 +251,25 @@ pub struct IssuedAgent {
     pub serial: String,
     /// When the certificate ends, in seconds since 1970.
     pub not_after_unix: i64,
+    /// The certificate as `ClusterFiles` lists it.
+    pub recorded: RecordedCertificate,
 }
 
-// === making and checking the set of files ===
-
-fn make_files(names: &ServerNames, now: i64) -> Result<PkiFiles, IdentityError> {
-    let (ca_pem, issuer) = issue::authority(now)?;
-    let server_key = issue::new_key()?;
-    let server = issue::server(&issuer, &server_key, names, now)?;
-    Ok(PkiFiles {
-        ca_pem,
-        ca_key: Secret::new(issuer.key().serialize_pem()),
-        server_pem: server.pem(),
-        server_key: Secret::new(server_key.serialize_pem()),
-    })
+/// A certificate for a key that stays with its agent.
+pub(crate) struct SignedAgent {
+    pub(crate) certificate: CertificateDer<'static>,
+    pub(crate) certificate_pem: String,
+    pub(crate) serial: String,
+    pub(crate) not_after_unix: i64,
+    pub(crate) authority: CaPin,
 }
 
-fn read_key(pem: &Secret) -> Result<KeyPair, String> {
-    KeyPair::from_pem(pem.expose()).map_err(|_| "no private key in it that can be read".to_owned())
-}
-
-fn read_certificate(pem: &str) -> Result<CertificateDer<'static>, String> {
-    let first = certificate::from_pem(pem)?.into_iter().next().ok_or("no certificate in it")?;
-    certificate::parse(&first)?;
-    Ok(first)
-}
-
-fn check_set(
-    ca: &CertificateDer<'_>,
-    ca_key: &KeyPair,
-    server: &CertificateDer<'_>,
-    server_key: &KeyPair,
-) -> Result<(), &'static str> {
-    let ca = certificate::parse(ca).map_err(|_| "ca.pem cannot be read")?;
-    let server = certificate::parse(server).map_err(|_| "server.pem cannot be read")?;
-    if !ca.is_ca() {
-        return Err("ca.pem is not the certificate of a CA");
+impl SignedAgent {
+    pub(crate) fn recorded(&self) -> RecordedCertificate {
+        RecordedCertificate {
+            serial: self.serial.clone(),
+            not_after_unix: self.not_after_unix,
+            authority: self.authority,
+        }
     }
-    if ca.public_key().raw != ca_key.subject_public_key_info() {
-        return Err("ca.key is not the key of ca.pem");
-    }
-    if server.public_key().raw != server_key.subject_public_key_info() {
-        return Err("server.key is not the key of server.pem");
-    }
-    if server.issuer() != ca.subject() || server.verify_signature(Some(ca.public_key())).is_err() {
-        return Err("server.pem was not issued by ca.pem");
-    }
-    Ok(())
 }
-
-const RENEW_BEFORE_END: i64 = 30 * DAY;

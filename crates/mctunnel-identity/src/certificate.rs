@@ -1,5 +1,6 @@
 //! Reading certificates: PEM to DER, and the few fields identity depends on. It checks no signatures of chains; TLS does.
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use x509_parser::{
     certificate::X509Certificate,
@@ -17,6 +18,17 @@ pub(crate) fn from_pem(pem: &str) -> Result<Vec<CertificateDer<'static>>, String
         return Err("no certificate in it".to_owned());
     }
     Ok(certificates)
+}
+
+/// A certificate as PEM text.
+pub(crate) fn to_pem(certificate: &CertificateDer<'_>) -> String {
+    let encoded = STANDARD.encode(certificate);
+    let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    for line in encoded.as_bytes().chunks(64) {
+        pem.extend(line.iter().map(|byte| char::from(*byte)));
+        pem.push('\n');
+    }
+    pem + "-----END CERTIFICATE-----\n"
 }
 
 /// Parses the whole of `der` as one certificate.

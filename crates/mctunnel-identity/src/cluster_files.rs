@@ -1,17 +1,24 @@
 //! The list of added clusters: one small file each in `<data_dir>/clusters`, read anew whenever it is asked.
 //!
-//! So a cluster added or removed by another process counts at once. It holds no certificates and no keys.
+//! So a cluster added, renewed, revoked or removed by another process counts at once. It holds no keys.
+
+mod record;
+
+pub use record::{ClusterRecord, RecordedCertificate};
 
 use crate::{
-    IdentityError,
-    clock::unix_now,
+    CaPin, ClusterLedger, EnrolError, IdentityError,
+    clock::{SharedClock, SystemClock},
+    file_lock,
     private_file::{self, IfExists},
 };
-use mctunnel_core::{ClusterName, Clusters};
-use serde::{Deserialize, Serialize};
+use mctunnel_core::{ClusterName, Clusters, clusters::Renewed};
+use record::{RecordFile, new_epoch};
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 // === ClusterFiles ===
@@ -20,37 +27,90 @@ use std::{
 #[derive(Debug, Clone)]
 pub struct ClusterFiles {
     dir: PathBuf,
+    clock: SharedClock,
 }
 
 impl ClusterFiles {
     /// The list in `data_dir`; nothing is read or made yet.
     #[must_use]
     pub fn new(data_dir: &Path) -> Self {
-        Self { dir: data_dir.join("clusters") }
+        Self { dir: data_dir.join("clusters"), clock: Arc::new(SystemClock) }
+    }
+
+    /// Takes the time from this clock instead of the machine's.
+    #[must_use]
+    pub fn with_clock(mut self, clock: SharedClock) -> Self {
+        self.clock = clock;
+        self
     }
 
     /// Adds a cluster that the certificate with this serial (lower-case hex) stands for.
     ///
     /// A cluster that is there already is an error; with `reissue` its earlier certificates no longer count instead.
     pub fn add(&self, cluster: &ClusterName, serial: &str, reissue: bool) -> Result<(), IdentityError> {
-        private_file::create_directory(&self.dir)?;
-        // A damaged record must not stand in the way of writing it anew.
-        let earlier = if reissue { self.record(cluster).ok() } else { None };
-        let file = RecordFile {
-            cluster: cluster.to_string(),
-            serials: vec![serial.to_owned()],
-            added: earlier.map_or_else(unix_now, |record| record.added_unix),
+        self.add_with(cluster, reissue, |record, _| record.list_serial(serial))
+    }
+
+    /// As [`ClusterFiles::add`], for a certificate of which more is known than the serial.
+    pub fn add_issued(
+        &self,
+        cluster: &ClusterName,
+        issued: &RecordedCertificate,
+        reissue: bool,
+    ) -> Result<(), IdentityError> {
+        self.add_with(cluster, reissue, |record, now| record.list_certificate(issued, None, now))
+    }
+
+    /// Makes sure that the cluster is known, and gives its epoch: what is promised to the cluster counts until that changes.
+    pub fn ensure(&self, cluster: &ClusterName) -> Result<String, IdentityError> {
+        let _lock = self.lock()?;
+        let mut record = match self.find(cluster)? {
+            Some(record) => record,
+            None => RecordFile::new(cluster, self.clock.unix_now())?,
         };
-        let if_exists = if reissue { IfExists::Replace } else { IfExists::Refuse };
-        match private_file::write(&self.path(cluster), &file.to_json(), if_exists) {
-            Err(IdentityError::FileExists { .. }) => Err(IdentityError::ClusterExists(cluster.clone())),
-            written => written,
+        if record.epoch.is_empty() {
+            // A record of an earlier version.
+            record.epoch = new_epoch()?;
         }
+        self.write(cluster, &record)?;
+        Ok(record.epoch)
+    }
+
+    /// The epoch of a cluster that is known and not revoked: for evidence that was not made for one epoch, as a token is.
+    pub fn epoch(&self, cluster: &ClusterName) -> Result<Option<String>, IdentityError> {
+        let record = self.find(cluster)?.filter(|record| record.revoked.is_none() && !record.epoch.is_empty());
+        Ok(record.map(|record| record.epoch))
+    }
+
+    /// Lets certificates of the operator's own CA stand for the cluster, which is added if it is not there.
+    pub fn allow_own_ca(&self, cluster: &ClusterName) -> Result<(), IdentityError> {
+        let _lock = self.lock()?;
+        let mut record = match self.find(cluster)? {
+            Some(record) => record,
+            None => RecordFile::new(cluster, self.clock.unix_now())?,
+        };
+        (record.own_ca, record.revoked) = (true, None);
+        self.write(cluster, &record)
+    }
+
+    /// Revokes a cluster: no certificate and no join token that it has counts from now on. It stays known.
+    pub fn revoke(&self, cluster: &ClusterName) -> Result<(), IdentityError> {
+        let _lock = self.lock()?;
+        let Some(mut record) = self.find(cluster)? else {
+            return Err(IdentityError::ClusterUnknown(cluster.clone()));
+        };
+        record.revoke(self.clock.unix_now())?;
+        self.write(cluster, &record)
     }
 
     /// Removes a cluster: from now on its agent is refused and its name unknown.
     pub fn remove(&self, cluster: &ClusterName) -> Result<(), IdentityError> {
         let path = self.path(cluster);
+        if !self.dir.is_dir() {
+            return Err(IdentityError::ClusterUnknown(cluster.clone()));
+        }
+        // Else one who has read the record to change it would write it again.
+        let _lock = self.lock()?;
         match fs::remove_file(&path) {
             Ok(()) => private_file::sync_directory(&self.dir),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -62,6 +122,45 @@ impl ClusterFiles {
 
     /// All clusters, by name. A damaged record is an error; files of other names are not ours and are passed over.
     pub fn list(&self) -> Result<Vec<ClusterRecord>, IdentityError> {
+        let view = |(cluster, record): &(ClusterName, RecordFile)| record.view(cluster);
+        Ok(self.records()?.iter().map(view).collect())
+    }
+
+    /// The clusters whose agents know no other CA than this one, or of which that cannot be said: they are shut out when it goes.
+    pub fn in_need_of(&self, authority: &CaPin) -> Result<Vec<ClusterName>, IdentityError> {
+        let now = self.clock.unix_now();
+        let records = self.records()?.into_iter();
+        Ok(records.filter(|(_, record)| record.still_needs(authority, now)).map(|(cluster, _)| cluster).collect())
+    }
+}
+
+// === files ===
+
+impl ClusterFiles {
+    fn add_with(
+        &self,
+        cluster: &ClusterName,
+        reissue: bool,
+        list: impl FnOnce(&mut RecordFile, i64),
+    ) -> Result<(), IdentityError> {
+        let _lock = self.lock()?;
+        let now = self.clock.unix_now();
+        // A damaged record must not stand in the way of writing it anew, and is there all the same.
+        let mut record = match self.find(cluster) {
+            Ok(Some(mut record)) if reissue => {
+                record.begin_anew()?;
+                record.revoked = None;
+                record
+            }
+            Ok(None) => RecordFile::new(cluster, now)?,
+            Err(_) if reissue => RecordFile::new(cluster, now)?,
+            Ok(Some(_)) | Err(_) => return Err(IdentityError::ClusterExists(cluster.clone())),
+        };
+        list(&mut record, now);
+        self.write(cluster, &record)
+    }
+
+    fn records(&self) -> Result<Vec<(ClusterName, RecordFile)>, IdentityError> {
         let unreadable = || IdentityError::file("read", &self.dir);
         let entries = match fs::read_dir(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -72,28 +171,49 @@ impl ClusterFiles {
             let name = entry.map_err(unreadable())?.file_name();
             let stem = name.to_str().and_then(|name| name.strip_suffix(".json"));
             if let Some(Ok(cluster)) = stem.map(ClusterName::parse) {
-                records.push(self.record(&cluster)?);
+                let record = self.record(&cluster)?;
+                records.push((cluster, record));
             }
         }
-        records.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+        records.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(records)
     }
 
-    fn record(&self, cluster: &ClusterName) -> Result<ClusterRecord, IdentityError> {
+    fn find(&self, cluster: &ClusterName) -> Result<Option<RecordFile>, IdentityError> {
+        match self.record(cluster) {
+            Ok(record) => Ok(Some(record)),
+            Err(IdentityError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn record(&self, cluster: &ClusterName) -> Result<RecordFile, IdentityError> {
         let path = self.path(cluster);
         let text = fs::read_to_string(&path).map_err(IdentityError::file("read", &path))?;
         let invalid = |reason| IdentityError::ClusterRecordInvalid { path: path.clone(), reason };
-        let file: RecordFile = serde_json::from_str(&text).map_err(|e| invalid(e.to_string()))?;
-        if file.cluster != cluster.as_str() {
+        let record = RecordFile::parse(&text).map_err(|e| invalid(e.to_string()))?;
+        if record.cluster != cluster.as_str() {
             return Err(invalid("it is of another cluster".to_owned()));
         }
-        Ok(ClusterRecord { cluster: cluster.clone(), serials: file.serials, added_unix: file.added })
+        Ok(record)
+    }
+
+    fn write(&self, cluster: &ClusterName, record: &RecordFile) -> Result<(), IdentityError> {
+        private_file::write(&self.path(cluster), &record.to_json(), IfExists::Replace)
+    }
+
+    /// Keeps other processes from changing records; reading needs no lock.
+    fn lock(&self) -> Result<fs::File, IdentityError> {
+        private_file::create_directory(&self.dir)?;
+        file_lock::lock(&self.dir.with_extension("lock"))
     }
 
     fn path(&self, cluster: &ClusterName) -> PathBuf {
         self.dir.join(format!("{cluster}.json"))
     }
 }
+
+// === ports ===
 
 /// Reads the record on the calling thread: one small file, which takes less time than handing the work to another.
 impl Clusters for ClusterFiles {
@@ -102,37 +222,47 @@ impl Clusters for ClusterFiles {
     }
 
     async fn admits(&self, cluster: &ClusterName, serial: &str) -> bool {
-        self.record(cluster).is_ok_and(|record| record.serials.iter().any(|s| s == serial))
+        self.record(cluster).is_ok_and(|record| record.admits(serial))
+    }
+
+    async fn admits_own(&self, cluster: &ClusterName) -> bool {
+        self.record(cluster).is_ok_and(|record| record.own_ca)
+    }
+
+    async fn successor(&self, cluster: &ClusterName, serial: &str) -> Option<Renewed> {
+        self.record(cluster).ok()?.successor(serial)
     }
 }
 
-// === ClusterRecord ===
+impl ClusterLedger for ClusterFiles {
+    fn enrolled(
+        &self,
+        cluster: &ClusterName,
+        epoch: &str,
+        issued: &RecordedCertificate,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<(), EnrolError> {
+        let _lock = self.lock()?;
+        let record = self.find(cluster)?.filter(|record| !epoch.is_empty() && record.epoch == epoch);
+        let mut record = record.ok_or_else(|| EnrolError::ClusterRevoked(cluster.clone()))?;
+        record.list_certificate(issued, None, self.clock.unix_now());
+        record.revoked = None;
+        if !labels.is_empty() {
+            record.labels.clone_from(labels);
+        }
+        Ok(self.write(cluster, &record)?)
+    }
 
-/// One added cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClusterRecord {
-    /// Its name.
-    pub cluster: ClusterName,
-    /// The serials of the certificates that may stand for it, lower-case hex.
-    pub serials: Vec<String>,
-    /// When it was added, in seconds since 1970.
-    pub added_unix: i64,
-}
+    fn renewed(&self, cluster: &ClusterName, serial: &str, issued: &RecordedCertificate) -> Result<(), EnrolError> {
+        let _lock = self.lock()?;
+        let record = self.find(cluster)?.filter(|record| record.admits(serial));
+        let mut record = record.ok_or_else(|| EnrolError::ClusterRevoked(cluster.clone()))?;
+        record.list_certificate(issued, Some(serial), self.clock.unix_now());
+        Ok(self.write(cluster, &record)?)
+    }
 
-/// The format of the file.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RecordFile {
-    cluster: String,
-    serials: Vec<String>,
-    added: i64,
-}
-
-impl RecordFile {
-    fn to_json(&self) -> String {
-        #[expect(clippy::expect_used, reason = "strings and a number always serialise")]
-        let mut text = serde_json::to_string(self).expect("plain values");
-        text.push('\n');
-        text
+    fn depends_on(&self, authority: &CaPin) -> Result<bool, IdentityError> {
+        let now = self.clock.unix_now();
+        Ok(self.records()?.iter().any(|(_, record)| record.depends_on(authority, now)))
     }
 }

@@ -1,5 +1,6 @@
 //! What can go wrong with certificates, bundles and the files that hold them. Each situation has a stable code and a remedy.
 
+use crate::TokenId;
 use mctunnel_core::{ClusterName, ErrorCode};
 use std::{
     io,
@@ -95,6 +96,42 @@ pub enum IdentityError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The text is not a join token.
+    #[error("that is not a join token: {0}")]
+    TokenInvalid(&'static str),
+    /// No such join token was made, or it ended long ago.
+    #[error("there is no join token {0}")]
+    TokenNotThere(TokenId),
+    /// The record of a join token is damaged.
+    #[error("{} is not a join token's record: {reason}", path.display())]
+    TokenRecordInvalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The identity that an agent kept is damaged.
+    #[error("{} cannot be used: {reason}", path.display())]
+    StoreInvalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The file with the operator's own CA for agents cannot be used.
+    #[error("{} cannot be used as a CA for agents: {reason}", path.display())]
+    AgentCaUnusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A change of CAs is under way already.
+    #[error("the hub's CA is being changed already")]
+    RotationUnderWay,
+    /// No change of CAs is under way.
+    #[error("the hub has one CA, and no change of it is under way")]
+    NoRotation,
     /// The cryptography library refused.
     #[error("cannot {action}")]
     Crypto {
@@ -158,6 +195,43 @@ impl IdentityError {
                 "write it anew with 'mctunnel cluster add NAME --reissue', or delete the file",
             ),
             Self::Crypto { .. } => ("MCT-IDENTITY-CRYPTO", "report this with the log"),
+            Self::TokenInvalid(_)
+            | Self::TokenNotThere(_)
+            | Self::TokenRecordInvalid { .. }
+            | Self::StoreInvalid { .. }
+            | Self::AgentCaUnusable { .. }
+            | Self::RotationUnderWay
+            | Self::NoRotation => return self.code_of_enrolment(),
+        };
+        ErrorCode { code, remedy }
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the others are in `code`, which names every variant")]
+    fn code_of_enrolment(&self) -> ErrorCode {
+        let (code, remedy) = match self {
+            Self::TokenInvalid(_) => (
+                "MCT-IDENTITY-TOKEN-INVALID",
+                "copy the whole token as 'mctunnel join-token create' printed it, or make a new one",
+            ),
+            Self::TokenNotThere(_) => {
+                ("MCT-IDENTITY-TOKEN-NOT-THERE", "check the id against 'mctunnel join-token list'")
+            }
+            Self::TokenRecordInvalid { .. } => {
+                ("MCT-IDENTITY-TOKEN-RECORD", "delete the file; the token it was of no longer counts")
+            }
+            Self::StoreInvalid { .. } => (
+                "MCT-IDENTITY-STORE",
+                "delete the file and start the agent with a new token from 'mctunnel join-token create'",
+            ),
+            Self::AgentCaUnusable { .. } => {
+                ("MCT-IDENTITY-AGENT-CA", "give a PEM file with the certificate of the CA that issues for your agents")
+            }
+            Self::RotationUnderWay => (
+                "MCT-IDENTITY-ROTATION-UNDER-WAY",
+                "'mctunnel ca status' shows it; 'mctunnel ca retire' ends it once all agents have renewed",
+            ),
+            Self::NoRotation => ("MCT-IDENTITY-NO-ROTATION", "'mctunnel ca rotate' begins one"),
+            _ => ("MCT-IDENTITY-CRYPTO", "report this with the log"),
         };
         ErrorCode { code, remedy }
     }

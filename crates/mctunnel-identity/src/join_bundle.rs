@@ -4,7 +4,7 @@
 
 use crate::{
     AgentIdentity, IdentityError, certificate,
-    clock::unix_now,
+    clock::{SharedClock, SystemClock, unix_now},
     private_file::{self, GROUP_AND_OTHERS, IfExists},
     tls,
 };
@@ -40,34 +40,13 @@ impl JoinBundle {
     /// Parses the JSON text and checks that its parts fit together.
     pub fn parse(text: &str) -> Result<Self, IdentityError> {
         let file: BundleFile = serde_json::from_str(text).map_err(|e| invalid(explain(&e)))?;
-        if file.version != Self::VERSION {
-            return Err(invalid(format!("its version is {}, this program reads {}", file.version, Self::VERSION)));
-        }
-        let bundle = Self {
-            version: file.version,
-            cluster: ClusterName::parse(&file.cluster).map_err(|e| invalid(format!("'cluster': {e}")))?,
-            hub: file.hub,
-            hub_server_name: file.hub_server_name,
-            ca_pem: file.ca_pem,
-            certificate_pem: file.certificate_pem,
-            key_pem: Secret::new(file.key_pem),
-        };
-        bundle.check(unix_now())?;
-        Ok(bundle)
+        file.into_bundle(unix_now())
     }
 
     /// The bundle as JSON text, key included.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let file = BundleFile {
-            version: self.version,
-            cluster: self.cluster.to_string(),
-            hub: self.hub.clone(),
-            hub_server_name: self.hub_server_name.clone(),
-            ca_pem: self.ca_pem.clone(),
-            certificate_pem: self.certificate_pem.clone(),
-            key_pem: self.key_pem.expose().to_owned(),
-        };
+        let file = BundleFile::from(self);
         #[expect(clippy::expect_used, reason = "a number and six strings always serialise")]
         let mut text = serde_json::to_string_pretty(&file).expect("plain values");
         text.push('\n');
@@ -87,18 +66,24 @@ impl JoinBundle {
 
     /// The agent's TLS configuration: TLS 1.3, ALPN `h2`, this bundle's CA as the only root, and its certificate shown.
     pub fn client_config(&self) -> Result<Arc<rustls::ClientConfig>, IdentityError> {
+        let clock: SharedClock = Arc::new(SystemClock);
+        self.client_config_at(&clock)
+    }
+
+    /// As [`JoinBundle::client_config`], with another clock than the machine's.
+    pub fn client_config_at(&self, clock: &SharedClock) -> Result<Arc<rustls::ClientConfig>, IdentityError> {
         let authorities = certificate::from_pem(&self.ca_pem).map_err(|e| invalid(format!("'ca_pem': {e}")))?;
         let certificates =
             certificate::from_pem(&self.certificate_pem).map_err(|e| invalid(format!("'certificate_pem': {e}")))?;
         let key = PrivateKeyDer::from_pem_slice(self.key_pem.expose().as_bytes())
             .map_err(|_| invalid("'key_pem': no private key in it that can be read"))?;
-        match tls::client(authorities, certificates, key) {
+        match tls::client(authorities, certificates, key, clock) {
             Err(IdentityError::Crypto { action, source }) => Err(invalid(format!("cannot {action}: {source}"))),
             config => config,
         }
     }
 
-    fn check(&self, now: i64) -> Result<(), IdentityError> {
+    pub(crate) fn check(&self, now: i64) -> Result<(), IdentityError> {
         Endpoint::parse(&self.hub).map_err(|e| invalid(format!("'hub': {e}")))?;
         ServerName::try_from(self.hub_server_name.as_str())
             .map_err(|_| invalid("'hub_server_name': neither a DNS name nor an IP address"))?;
@@ -123,7 +108,7 @@ impl JoinBundle {
 /// The format of the file. It is a promise to files already written, so it is not the type the program works with.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct BundleFile {
+pub(crate) struct BundleFile {
     version: u32,
     cluster: String,
     hub: String,
@@ -131,6 +116,41 @@ struct BundleFile {
     ca_pem: String,
     certificate_pem: String,
     key_pem: String,
+}
+
+impl From<&JoinBundle> for BundleFile {
+    fn from(bundle: &JoinBundle) -> Self {
+        Self {
+            version: bundle.version,
+            cluster: bundle.cluster.to_string(),
+            hub: bundle.hub.clone(),
+            hub_server_name: bundle.hub_server_name.clone(),
+            ca_pem: bundle.ca_pem.clone(),
+            certificate_pem: bundle.certificate_pem.clone(),
+            key_pem: bundle.key_pem.expose().to_owned(),
+        }
+    }
+}
+
+impl BundleFile {
+    /// The bundle, if its parts fit together and its certificate has not ended.
+    pub(crate) fn into_bundle(self, now: i64) -> Result<JoinBundle, IdentityError> {
+        if self.version != JoinBundle::VERSION {
+            let known = JoinBundle::VERSION;
+            return Err(invalid(format!("its version is {}, this program reads {known}", self.version)));
+        }
+        let bundle = JoinBundle {
+            version: self.version,
+            cluster: ClusterName::parse(&self.cluster).map_err(|e| invalid(format!("'cluster': {e}")))?,
+            hub: self.hub,
+            hub_server_name: self.hub_server_name,
+            ca_pem: self.ca_pem,
+            certificate_pem: self.certificate_pem,
+            key_pem: Secret::new(self.key_pem),
+        };
+        bundle.check(now)?;
+        Ok(bundle)
+    }
 }
 
 /// What serde found, without the values: a key in the wrong place must not end up in a message.

@@ -1,56 +1,95 @@
 //! The TLS configurations of hub, agent and gateway. Tunnels speak TLS 1.3 and `h2` only. All name their crypto provider
 //! themselves: a process-wide default set by somebody else has no say here.
 
-use crate::IdentityError;
+mod pinned;
+
+use crate::{
+    CaPin, IdentityError,
+    clock::{SharedClock, TlsClock},
+};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
     client::Resumption,
     crypto::{CryptoProvider, aws_lc_rs},
-    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier},
+    server::{
+        ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier, danger::ClientCertVerifier,
+    },
     sign::CertifiedKey,
     version::{TLS12, TLS13},
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
-/// The hub's side: clients must show a certificate of `ca`.
-///
-/// Nothing is kept per client after the handshake: no tickets, no session cache, no 0-RTT. An idle agent costs its
-/// connection and no more, and a certificate that was taken back cannot live on in a resumed session.
-pub(crate) fn server(
-    ca: CertificateDer<'static>,
-    certificate: CertificateDer<'static>,
+/// The protocol, in the sense of ALPN, of agents that have no certificate yet.
+pub const ENROL_ALPN: &[u8] = b"mctunnel-enrol";
+
+/// A certificate chain with its key, ready to be shown.
+pub(crate) fn certified(
+    chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
-) -> Result<Arc<ServerConfig>, IdentityError> {
-    let provider = provider();
-    let certified = CertifiedKey::from_der(vec![certificate], key, &provider)
-        .map_err(IdentityError::crypto("use the hub's certificate"))?;
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots([ca])?), Arc::clone(&provider))
+) -> Result<Arc<CertifiedKey>, IdentityError> {
+    let certified = CertifiedKey::from_der(chain, key, &provider());
+    certified.map(Arc::new).map_err(IdentityError::crypto("use the hub's certificate"))
+}
+
+/// Takes agents whose certificates lead to one of `authorities`.
+pub(crate) fn agent_verifier(
+    authorities: impl IntoIterator<Item = CertificateDer<'static>>,
+) -> Result<Arc<dyn ClientCertVerifier>, IdentityError> {
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authorities)?), provider())
         .build()
-        .map_err(IdentityError::crypto("verify agents against the hub's CA"))?;
-    let mut config = ServerConfig::builder_with_provider(provider)
+        .map_err(IdentityError::crypto("verify agents against the hub's CA"))
+}
+
+/// The hub's side: clients must show a certificate that `verifier` takes.
+pub(crate) fn server(
+    verifier: Arc<dyn ClientCertVerifier>,
+    certified: Arc<CertifiedKey>,
+    clock: &SharedClock,
+) -> Result<Arc<ServerConfig>, IdentityError> {
+    let config = ServerConfig::builder_with_details(provider(), Arc::new(TlsClock(Arc::clone(clock))))
         .with_protocol_versions(&[&TLS13])
         .map_err(IdentityError::crypto("offer TLS 1.3"))?
         .with_client_cert_verifier(verifier)
-        .with_cert_resolver(Arc::new(OnlyWithAlpn(Arc::new(certified))));
-    config.alpn_protocols = vec![ALPN.to_vec()];
+        .with_cert_resolver(Arc::new(OnlyWithAlpn(certified)));
+    Ok(without_memory(config, ALPN))
+}
+
+/// The hub's side for agents that have no certificate yet. It is not h2, so that no tunnel can be meant.
+pub(crate) fn enrol_server(
+    certified: Arc<CertifiedKey>,
+    clock: &SharedClock,
+) -> Result<Arc<ServerConfig>, IdentityError> {
+    let config = ServerConfig::builder_with_details(provider(), Arc::new(TlsClock(Arc::clone(clock))))
+        .with_protocol_versions(&[&TLS13])
+        .map_err(IdentityError::crypto("offer TLS 1.3"))?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(OnlyWithAlpn(certified)));
+    Ok(without_memory(config, ENROL_ALPN))
+}
+
+/// Nothing is kept per client after the handshake: no tickets, no session cache, no 0-RTT. An idle agent costs its
+/// connection and no more, and a certificate that was taken back cannot live on in a resumed session.
+fn without_memory(mut config: ServerConfig, alpn: &[u8]) -> Arc<ServerConfig> {
+    config.alpn_protocols = vec![alpn.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     config.max_early_data_size = 0;
-    Ok(Arc::new(config))
+    Arc::new(config)
+}
+
+/// The certificate to show at this moment.
+pub(crate) trait ShownCertificate: fmt::Debug + Send + Sync + 'static {
+    fn shown(&self) -> Arc<CertifiedKey>;
 }
 
 /// The gateway's side: any client may connect; who it is, it says in its requests. HTTP/1.1 and HTTP/2.
-pub(crate) fn gateway(
-    certificate: CertificateDer<'static>,
-    key: PrivateKeyDer<'static>,
-) -> Result<Arc<ServerConfig>, IdentityError> {
+pub(crate) fn gateway(shown: Arc<dyn ShownCertificate>) -> Result<Arc<ServerConfig>, IdentityError> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13, &TLS12])
         .map_err(IdentityError::crypto("offer TLS 1.3 and 1.2"))?
         .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)
-        .map_err(IdentityError::crypto("use the hub's certificate"))?;
+        .with_cert_resolver(Arc::new(OfTheMoment(shown)));
     config.alpn_protocols = vec![ALPN.to_vec(), b"http/1.1".to_vec()];
     config.max_early_data_size = 0;
     Ok(Arc::new(config))
@@ -61,14 +100,30 @@ pub(crate) fn client(
     authorities: Vec<CertificateDer<'static>>,
     certificates: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
+    clock: &SharedClock,
 ) -> Result<Arc<ClientConfig>, IdentityError> {
-    let mut config = ClientConfig::builder_with_provider(provider())
+    let mut config = ClientConfig::builder_with_details(provider(), Arc::new(TlsClock(Arc::clone(clock))))
         .with_protocol_versions(&[&TLS13])
         .map_err(IdentityError::crypto("offer TLS 1.3"))?
         .with_root_certificates(roots(authorities)?)
         .with_client_auth_cert(certificates, key)
         .map_err(IdentityError::crypto("use the agent's certificate with its key"))?;
     config.alpn_protocols = vec![ALPN.to_vec()];
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config))
+}
+
+/// The side of an agent that has no certificate yet: the hub must show a chain to a CA with this pin.
+pub(crate) fn enrol_client(pin: CaPin, clock: &SharedClock) -> Result<Arc<ClientConfig>, IdentityError> {
+    let provider = provider();
+    let verifier = pinned::PinnedCa::new(pin, Arc::clone(&provider));
+    let mut config = ClientConfig::builder_with_details(provider, Arc::new(TlsClock(Arc::clone(clock))))
+        .with_protocol_versions(&[&TLS13])
+        .map_err(IdentityError::crypto("offer TLS 1.3"))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![ENROL_ALPN.to_vec()];
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
@@ -107,5 +162,14 @@ struct OnlyWithAlpn(Arc<CertifiedKey>);
 impl ResolvesServerCert for OnlyWithAlpn {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         hello.alpn().is_some().then(|| Arc::clone(&self.0))
+    }
+}
+
+#[derive(Debug)]
+struct OfTheMoment(Arc<dyn ShownCertificate>);
+
+impl ResolvesServerCert for OfTheMoment {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.shown())
     }
 }

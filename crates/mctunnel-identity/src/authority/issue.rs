@@ -1,11 +1,11 @@
 //! What the three kinds of certificates contain: the CA, the hub's, an agent's. It writes no files.
 
-use super::{IssuedAgent, server_names::ServerNames};
+use super::server_names::ServerNames;
 use crate::{IdentityError, agent_identity::cluster_uri, certificate::serial_text, clock::DAY, tls};
-use mctunnel_core::{ClusterName, Secret};
+use mctunnel_core::ClusterName;
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType, SerialNumber,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType, SerialNumber,
 };
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -36,13 +36,15 @@ pub(super) fn server(
     params.signed_by(key, issuer).map_err(IdentityError::crypto("sign the hub's certificate"))
 }
 
-/// A client certificate for the agent of a cluster. Its one SAN says which; the common name is for people who read it.
+/// A client certificate for the agent of a cluster, with its serial and its end. Its one SAN says which cluster; the common name is
+/// for people who read it.
 pub(super) fn agent(
     issuer: &Issuer<'_, KeyPair>,
+    key: &impl PublicKeyData,
     cluster: &ClusterName,
     lifetime: Duration,
     now: i64,
-) -> Result<IssuedAgent, IdentityError> {
+) -> Result<(Certificate, String, i64), IdentityError> {
     let lifetime = i64::try_from(lifetime.as_secs()).map_err(|_| IdentityError::InvalidLifetime)?;
     if lifetime == 0 {
         return Err(IdentityError::InvalidLifetime);
@@ -51,14 +53,8 @@ pub(super) fn agent(
     let uri = cluster_uri(cluster).try_into().map_err(IdentityError::crypto("write the agent's URI"))?;
     params.subject_alt_names = vec![SanType::URI(uri)];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    let key = new_key()?;
-    let certificate = params.signed_by(&key, issuer).map_err(IdentityError::crypto("sign the agent's certificate"))?;
-    Ok(IssuedAgent {
-        certificate_pem: certificate.pem(),
-        key_pem: Secret::new(key.serialize_pem()),
-        serial,
-        not_after_unix: params.not_after.unix_timestamp(),
-    })
+    let certificate = params.signed_by(key, issuer).map_err(IdentityError::crypto("sign the agent's certificate"))?;
+    Ok((certificate, serial, params.not_after.unix_timestamp()))
 }
 
 /// A new ECDSA P-256 key.
@@ -69,7 +65,7 @@ pub(super) fn new_key() -> Result<KeyPair, IdentityError> {
 const CA_LIFETIME: i64 = 10 * 365 * DAY;
 const SERVER_LIFETIME: i64 = 365 * DAY;
 /// How far a certificate's begin lies back, for peers whose clocks are behind ours.
-const CLOCK_SKEW: i64 = 5 * 60;
+pub(super) const CLOCK_SKEW: i64 = 5 * 60;
 
 fn leaf_params(common_name: &str, now: i64, lifetime: i64) -> Result<(CertificateParams, String), IdentityError> {
     let (mut params, serial) = params(common_name, now, lifetime)?;

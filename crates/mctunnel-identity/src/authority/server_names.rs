@@ -4,8 +4,9 @@ use super::HUB_SERVER_NAME;
 use crate::{IdentityError, certificate};
 use mctunnel_core::Host;
 use rcgen::SanType;
+use rustls_pki_types::CertificateDer;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use x509_parser::{certificate::X509Certificate, extensions::GeneralName};
+use x509_parser::extensions::GeneralName;
 
 /// The names of the hub.
 pub(super) struct ServerNames {
@@ -29,11 +30,16 @@ impl ServerNames {
     }
 
     /// Whether a certificate has every required name. A machine that was renamed is no reason to issue a new one.
-    pub(super) fn required_are_in(&self, server: &X509Certificate<'_>) -> bool {
-        let Ok(present) = certificate::subject_alternative_names(server) else {
-            return false;
-        };
-        self.required.iter().all(|name| present.iter().any(|p| is_same(name, p)))
+    pub(super) fn required_are_in(&self, server: &CertificateDer<'_>) -> bool {
+        let present = names_of(server);
+        self.required.iter().all(|name| present.contains(name))
+    }
+
+    /// These names, and those that a certificate has.
+    pub(super) fn with_those_of(&self, server: &CertificateDer<'_>) -> Self {
+        let mut convenient = self.convenient.clone();
+        convenient.extend(names_of(server));
+        Self { required: self.required.clone(), convenient }
     }
 
     /// All names, each once, as a certificate has them.
@@ -55,13 +61,21 @@ fn to_san(host: &Host) -> Result<SanType, IdentityError> {
     }
 }
 
-fn is_same(host: &Host, present: &GeneralName<'_>) -> bool {
-    match (host, present) {
-        (Host::Name(name), GeneralName::DNSName(dns)) => name.eq_ignore_ascii_case(dns),
-        (Host::Ip(IpAddr::V4(ip)), GeneralName::IPAddress(octets)) => ip.octets() == **octets,
-        (Host::Ip(IpAddr::V6(ip)), GeneralName::IPAddress(octets)) => ip.octets() == **octets,
-        _ => false,
+/// The names of a certificate; none if it cannot be read.
+fn names_of(server: &CertificateDer<'_>) -> Vec<Host> {
+    let Ok(server) = certificate::parse(server) else { return Vec::new() };
+    let names = certificate::subject_alternative_names(&server).unwrap_or_default();
+    names.into_iter().filter_map(to_host).collect()
+}
+
+fn to_host(name: &GeneralName<'_>) -> Option<Host> {
+    if let GeneralName::DNSName(name) = name {
+        return Host::parse_alone(name).ok();
     }
+    let GeneralName::IPAddress(octets) = name else { return None };
+    let v4 = <[u8; 4]>::try_from(*octets).map(IpAddr::from);
+    let ip = v4.or_else(|_| <[u8; 16]>::try_from(*octets).map(IpAddr::from));
+    ip.ok().map(Host::Ip)
 }
 
 /// The machine's name where the system tells it in a file and it is a DNS name; nothing depends on it.
