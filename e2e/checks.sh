@@ -207,7 +207,8 @@ by_protocol() {
 # --- the gateway's own paths ---
 
 service_path() {
-  equal "$(api '/api/v1/namespaces/default/services/helloworld/proxy-service/ping?a=1&b=%2F%20c&&d' --fail)" '/ping?a=1&b=%2F%20c&&d'
+  equal "$(api '/api/v1/namespaces/default/services/web/proxy-service/ping?a=1&b=%2F%20c&&d' --fail)" '/ping?a=1&b=%2F%20c&&d'
+  equal "$(api '/api/v1/namespaces/default/services/https:helloworld:https/proxy-service/ping?tls' --fail)" '/ping?tls'
   api '/api/v1/namespaces/default/services/http:helloworld:http/proxy-service/ping' --fail -D "$tmp/head" -o /dev/null
   grep -qi "^x-probe-name: $cluster" "$tmp/head" || fail "$(cat "$tmp/head")"
   equal "$(api '/api/v1/namespaces/kube-system/services/other/proxy-service/' -o /dev/null -w '%{http_code}')" 403
@@ -235,7 +236,7 @@ storm() { probe storm -watches 150 -requests 1000 "$@"; }
 beside() {
   local pods=/api/v1/namespaces/default/pods services=/api/v1/namespaces/default/services
   case $mode in
-    gateway) probe beside -download "$services/helloworld/proxy-service/bytes?n=1073741824" ;;
+    gateway) probe beside -download "$services/web/proxy-service/bytes?n=1073741824" ;;
     *) probe beside -factor 10 -download "$pods/http:helloworld:8080/proxy/bytes?n=1073741824" ;;
   esac
 }

@@ -44,8 +44,16 @@ spec:
 YAML
 }
 
-# counter: a line each 100 ms, an echo of stdin, a shell. helloworld: the probe's HTTP server.
+# counter: a line each 100 ms, an echo of stdin, a shell. helloworld: the probe's server, HTTP and HTTPS.
 pods() {
+  cat <<YAML
+apiVersion: v1
+kind: Secret
+metadata: {name: helloworld, namespace: default}
+type: kubernetes.io/tls
+data: {tls.crt: $(base64 -w0 "$pki/helloworld.crt"), tls.key: $(base64 -w0 "$pki/helloworld.key")}
+---
+YAML
   pod_head counter
   cat <<YAML
   containers:
@@ -67,30 +75,40 @@ YAML
   - name: main
     image: $image
     imagePullPolicy: Never
-    command: [probe, serve, -name, $name, -listen, ":8080"]
-    ports: [{containerPort: 8080, name: http}]
+    command: [probe, serve, -name, $name, -listen, ":8080", -tls-listen, ":8443", -tls-dir, /tls]
+    ports: [{containerPort: 8080, name: http}, {containerPort: 8443, name: https}]
+    volumeMounts: [{name: tls, mountPath: /tls}]
     readinessProbe: {httpGet: {path: /ping, port: 8080}, periodSeconds: 1}
+  volumes: [{name: tls, secret: {secretName: helloworld}}]
 YAML
 }
 
+# Pod helloworld is two services: helloworld with a plain and a TLS port, and web, which has one port and need not be told which.
+services() { # POD-ADDRESS
+  service helloworld "$1" "{name: http, port: 80, targetPort: 8080}, {name: https, port: 8080, targetPort: 8443}" \
+    "{name: http, port: 8080}, {name: https, port: 8443}"
+  service web "$1" "{name: http, port: 80, targetPort: 8080}" "{name: http, port: 8080}"
+}
+
 # No controller makes the EndpointSlice. The kube-apiserver's own service proxy takes only endpoints that refer to a pod.
-service() { # POD-ADDRESS
+service() { # NAME POD-ADDRESS PORTS ENDPOINT-PORTS
   cat <<YAML
+---
 apiVersion: v1
 kind: Service
-metadata: {name: helloworld, namespace: default}
+metadata: {name: $1, namespace: default}
 spec:
-  ports: [{name: http, port: 80, targetPort: 8080}]
+  ports: [$3]
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
-metadata: {name: helloworld-1, namespace: default, labels: {kubernetes.io/service-name: helloworld}}
+metadata: {name: $1-1, namespace: default, labels: {kubernetes.io/service-name: $1}}
 addressType: IPv4
 endpoints:
-- addresses: ["$1"]
+- addresses: ["$2"]
   conditions: {ready: true}
   nodeName: $name
   targetRef: {kind: Pod, namespace: default, name: helloworld}
-ports: [{name: http, port: 8080, protocol: TCP}]
+ports: [$4]
 YAML
 }

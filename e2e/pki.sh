@@ -27,6 +27,7 @@ make_pki() {
   make_cert front-proxy front-proxy-ca /CN=front-proxy clientAuth
   make_cert kubelet ca "/O=system:nodes/CN=system:node:$name" clientAuth
   make_cert kubelet-server ca "/O=system:nodes/CN=system:node:$name" serverAuth "DNS:$name,IP:$address"
+  make_cert helloworld ca /CN=helloworld serverAuth DNS:helloworld.default.svc
   make_cert admin ca /O=system:masters/CN=admin clientAuth
   openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$pki/sa.key"
   openssl pkey -in "$pki/sa.key" -pubout -out "$pki/sa.pub"

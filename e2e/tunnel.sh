@@ -28,7 +28,7 @@ start_agent() { # CLUSTER
   local server reach
   server=$(cat "$state/$1/server")
   case $mode in
-    gateway) reach=(--kubeconfig "$state/$1/agent.kubeconfig" --allow-service default/helloworld) ;;
+    gateway) reach=(--kubeconfig "$state/$1/agent.kubeconfig" --allow-service default/helloworld --allow-service default/web) ;;
     *) reach=(--allow "tcp://${server#https://}") ;;
   esac
   rm -f "$work/$1.ready"

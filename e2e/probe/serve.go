@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strconv"
 )
 
@@ -12,6 +13,8 @@ import (
 func serve(args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ExitOnError)
 	listen := flags.String("listen", ":8080", "address to listen on")
+	tlsListen := flags.String("tls-listen", "", "address to listen on with TLS")
+	tlsDir := flags.String("tls-dir", "", "where tls.crt and tls.key are")
 	name := flags.String("name", "", "the cluster's name, sent as header x-probe-name")
 	_ = flags.Parse(args)
 
@@ -29,7 +32,13 @@ func serve(args []string) error {
 		w.Header().Set("content-length", strconv.FormatInt(n, 10))
 		_, _ = io.CopyN(w, zeros{}, n)
 	})
-	return http.ListenAndServe(*listen, mux)
+	failed := make(chan error, 2)
+	go func() { failed <- http.ListenAndServe(*listen, mux) }()
+	if *tlsListen != "" {
+		file := func(name string) string { return filepath.Join(*tlsDir, name) }
+		go func() { failed <- http.ListenAndServeTLS(*tlsListen, file("tls.crt"), file("tls.key"), mux) }()
+	}
+	return <-failed
 }
 
 type zeros struct{}
