@@ -21,13 +21,14 @@ HUB_FLAGS ?=
 AGENT_FLAGS ?=
 JOIN_FILE = $(or $(JOIN),$(DATA_DIR)/joins/$(CLUSTER_NAME).join)
 
-# bench, e2e, fuzz
+# bench, e2e, soak, fuzz
 BENCH_FLAGS ?=
 E2E_FLAGS ?=
+SOAK_MINUTES ?= 10 120
 TARGET ?= decode
 SECONDS ?= 60
 
-.PHONY: help demo test lint build bench e2e e2e-ready run-hub run-agent join fuzz docs install-tools clean
+.PHONY: help demo test lint build bench e2e e2e-ready soak run-hub run-agent join fuzz docs install-tools clean
 
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +78,10 @@ e2e: build ## kubectl against two real Kubernetes clusters (root; the first run 
 
 e2e-ready: ## Whether the tools of e2e are in the cache, by exit status
 	@e2e/build --check
+
+soak: build ## Watches of 10 minutes and 2 hours against real Kubernetes; not part of CI (root; SOAK_MINUTES=10)
+	e2e/build
+	MCTUNNEL="$(MCTUNNEL)" e2e/soak $(SOAK_MINUTES)
 
 fuzz: ## Fuzz one target (TARGET=decode SECONDS=60); needs `make install-tools`
 	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is not installed: make install-tools" >&2; exit 1; }

@@ -1,4 +1,4 @@
-# Clusters up and down, and processes that must not outlive the script; sourced, never run.
+# What run and soak share: clusters up and down, and processes that must not outlive the script; sourced, never run.
 # shellcheck shell=bash disable=SC2154
 
 # Sets work and state. Whatever the script starts from here on ends with it.

@@ -1,5 +1,5 @@
 # The hub, the agents, and how a client gets to a cluster in each mode; sourced by run, never run.
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2034,SC2154
 
 hub_address=10.231.0.1
 
@@ -10,12 +10,13 @@ start_hub() {
   local wait=()
   [ "$mode" != connect ] || wait=(--tunnel-wait 5s) # the gateway waits by default
   spawn "$work" hub "$mctunnel" hub --data-dir "$work/hub" --tunnel-listen "$hub_address:0" \
-    --gateway-listen 127.0.0.1:0 --connect-listen 127.0.0.1:0 --admin-listen off \
+    --gateway-listen 127.0.0.1:0 --connect-listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 \
     --hub-name 127.0.0.1 --ready-file "$work/hub.ready" "${wait[@]}"
   disown
   until_ok 30 "$work/hub.pid" test -s "$work/hub.ready"
   gateway=$(ready_value "$work/hub.ready" gateway)
   connect=$(ready_value "$work/hub.ready" connect)
+  admin=$(ready_value "$work/hub.ready" admin)
   [ "$mode" != gateway ] || [ -n "$gateway" ] || die "$mctunnel has no path gateway; e2e/run --connect does without"
 }
 
