@@ -1,0 +1,265 @@
+//! From the authentication file to a chain. A provider whose part of the file did not change is taken over as it is, with the keys it
+//! has fetched and the failures it has counted.
+
+use super::{
+    AuthConfig, AuthParts,
+    form::{
+        ApiKeysForm, ClientCertificatesForm, FrontProxyForm, OidcForm, ProviderForm, TokenReviewForm, UserFromForm,
+    },
+};
+use crate::{
+    ApiKeySettings, ApiKeys, AuthnError, Chain, ClientCertificateSettings, ClientCertificates, FrontProxy,
+    FrontProxyFields, FrontProxySettings, HUB_CLUSTER, NameRules, Oidc, OidcSettings, Provider, Reserved,
+    SigningAlgorithm, TokenReviewSettings, TokenReviews, UserFrom, oidc::claims::ClaimRules,
+};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+type NamedFiles = BTreeMap<PathBuf, Vec<u8>>;
+
+/// What was built, and from what, so that it can be taken over.
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(crate) chain: Chain,
+    pub(crate) reuse: Reuse,
+}
+
+/// Providers that were built before, each with what it was built from.
+#[derive(Debug)]
+pub(crate) struct Reuse(Vec<(Plan, Arc<dyn Provider>)>);
+
+impl Reuse {
+    pub(crate) fn nothing() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// A provider before it is made: everything it depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Plan {
+    name: String,
+    settings: Settings,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Settings {
+    ClientCertificates(ClientCertificateSettings),
+    FrontProxy(FrontProxySettings),
+    Oidc(OidcSettings),
+    ApiKeys(ApiKeySettings),
+    TokenReviews(TokenReviewSettings),
+}
+
+pub(super) fn build(
+    config: AuthConfig,
+    files: &NamedFiles,
+    parts: &AuthParts,
+    reuse: &Reuse,
+) -> Result<Built, AuthnError> {
+    let mut plans = Vec::new();
+    for form in config.providers.unwrap_or_default() {
+        plans.push(plan(form, files)?);
+    }
+    check_together(&plans)?;
+    let mut built = Vec::new();
+    for plan in plans {
+        let earlier = reuse.0.iter().find(|(earlier, _)| *earlier == plan).cloned();
+        built.push(earlier.map_or_else(|| make(&plan, parts).map(|provider| (plan, provider)), Ok)?);
+    }
+    let chain = Chain::new(built.iter().map(|(_, provider)| Arc::clone(provider)).collect())?;
+    reserve_prefixes(&built);
+    Ok(Built { chain, reuse: Reuse(built) })
+}
+
+fn plan(form: ProviderForm, files: &NamedFiles) -> Result<Plan, AuthnError> {
+    let ProviderForm { name, client_certificates, front_proxy, oidc, api_keys, token_review } = form;
+    let refuse = |reason: String| AuthnError::provider(&name, reason);
+    if name.is_empty()
+        || name.len() > 63
+        || !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    {
+        return Err(refuse("a name is 1 to 63 of the letters a-z, digits and '-'".to_owned()));
+    }
+    let settings = match (client_certificates, front_proxy, oidc, api_keys, token_review) {
+        (Some(form), None, None, None, None) => client_certificate_settings(form, files),
+        (None, Some(form), None, None, None) => front_proxy_settings(form, files),
+        (None, None, Some(form), None, None) => oidc_settings(form, files).map_err(refuse)?,
+        (None, None, None, Some(form), None) => api_key_settings(form),
+        (None, None, None, None, Some(form)) => token_review_settings(form),
+        _ => {
+            return Err(refuse(
+                "give it exactly one of client_certificates, front_proxy, oidc, api_keys and token_review".to_owned(),
+            ));
+        }
+    };
+    Ok(Plan { name, settings })
+}
+
+fn client_certificate_settings(form: ClientCertificatesForm, files: &NamedFiles) -> Settings {
+    let ClientCertificatesForm { ca_file, user_from, user_prefix, group_prefix, map_users, map_groups } = form;
+    Settings::ClientCertificates(ClientCertificateSettings {
+        ca_pem: content(files, &ca_file),
+        user_from: match user_from {
+            UserFromForm::CommonName => UserFrom::CommonName,
+            UserFromForm::UriSan => UserFrom::UriSan,
+        },
+        names: names(user_prefix, group_prefix, map_users, map_groups),
+    })
+}
+
+fn front_proxy_settings(form: FrontProxyForm, files: &NamedFiles) -> Settings {
+    let usual = FrontProxyFields::default();
+    Settings::FrontProxy(FrontProxySettings {
+        ca_pem: content(files, &form.ca_file),
+        allowed_names: form.allowed_names,
+        fields: FrontProxyFields {
+            user: form.user_header.unwrap_or(usual.user),
+            group: form.group_header.unwrap_or(usual.group),
+            uid: form.uid_header.unwrap_or(usual.uid),
+            extra_prefix: form.extra_header_prefix.unwrap_or(usual.extra_prefix),
+        },
+        names: names(form.user_prefix, form.group_prefix, form.map_users, form.map_groups),
+    })
+}
+
+fn oidc_settings(form: OidcForm, files: &NamedFiles) -> Result<Settings, String> {
+    if form.groups_claim.is_some() != form.group_prefix.is_some() {
+        return Err("groups_claim and group_prefix belong together; the prefix may be \"\"".to_owned());
+    }
+    let algorithms = match form.algorithms {
+        None => vec![SigningAlgorithm::Rs256, SigningAlgorithm::Es256],
+        Some(names) => names
+            .iter()
+            .map(|name| {
+                SigningAlgorithm::parse(name)
+                    .ok_or_else(|| format!("'{}' is no algorithm we take", name.escape_debug()))
+            })
+            .collect::<Result<_, _>>()?,
+    };
+    Ok(Settings::Oidc(OidcSettings {
+        issuer: form.issuer,
+        algorithms,
+        claims: ClaimRules {
+            audiences: form.audiences,
+            other_audiences: form.other_audiences,
+            user: form.user_claim.unwrap_or_else(|| "sub".to_owned()),
+            groups: form.groups_claim,
+            required: form.required_claims,
+            names: names(form.user_prefix, form.group_prefix.unwrap_or_default(), form.map_users, form.map_groups),
+        },
+        ca_pem: form.ca_file.map(|file| content(files, &file)),
+        plain_loopback: form.insecure_plain_loopback,
+    }))
+}
+
+fn api_key_settings(form: ApiKeysForm) -> Settings {
+    let usual = ApiKeySettings::default();
+    Settings::ApiKeys(ApiKeySettings {
+        names: names(form.user_prefix, form.group_prefix, BTreeMap::new(), BTreeMap::new()),
+        failures_per_minute: form.failures_per_minute.unwrap_or(usual.failures_per_minute),
+    })
+}
+
+fn token_review_settings(form: TokenReviewForm) -> Settings {
+    let usual = TokenReviewSettings::new(form.audiences);
+    Settings::TokenReviews(TokenReviewSettings {
+        names: names(form.user_prefix, form.group_prefix, form.map_users, form.map_groups),
+        extra: form.extra,
+        failures_per_minute: form.failures_per_minute.unwrap_or(usual.failures_per_minute),
+        ..usual
+    })
+}
+
+fn names(
+    user_prefix: String,
+    group_prefix: String,
+    users: BTreeMap<String, String>,
+    groups: BTreeMap<String, String>,
+) -> NameRules {
+    NameRules { user_prefix, group_prefix, users, groups, reserved: Reserved::default() }
+}
+
+fn content(files: &NamedFiles, file: &Path) -> Vec<u8> {
+    files.get(file).cloned().unwrap_or_default()
+}
+
+// === all providers together ===
+
+/// No provider makes names that begin with the prefix of another.
+fn reserve_prefixes(built: &[(Plan, Arc<dyn Provider>)]) {
+    let mut prefixes = vec![HUB_CLUSTER.to_owned()];
+    for (plan, _) in built {
+        let NameRules { user_prefix, group_prefix, .. } = plan.settings.names();
+        prefixes.extend([user_prefix, group_prefix].into_iter().filter(|prefix| !prefix.is_empty()).cloned());
+    }
+    for (plan, _) in built {
+        plan.settings.names().reserved.set(prefixes.clone());
+    }
+}
+
+impl Settings {
+    fn names(&self) -> &NameRules {
+        match self {
+            Self::ClientCertificates(settings) => &settings.names,
+            Self::FrontProxy(settings) => &settings.names,
+            Self::Oidc(settings) => &settings.claims.names,
+            Self::ApiKeys(settings) => &settings.names,
+            Self::TokenReviews(settings) => &settings.names,
+        }
+    }
+}
+
+fn check_together(plans: &[Plan]) -> Result<(), AuthnError> {
+    for (index, plan) in plans.iter().enumerate() {
+        for earlier in plans.iter().take(index) {
+            if let Some(reason) = clash(&plan.settings, &earlier.settings) {
+                return Err(AuthnError::provider(&plan.name, format!("{reason} '{}'", earlier.name)));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn clash(one: &Settings, other: &Settings) -> Option<&'static str> {
+    match (one, other) {
+        (Settings::Oidc(one), Settings::Oidc(other)) if one.issuer == other.issuer => Some("it has the same issuer as"),
+        (Settings::ApiKeys(_), Settings::ApiKeys(_)) => Some("API keys are known already by"),
+        (Settings::TokenReviews(_), Settings::TokenReviews(_)) => Some("the hub's cluster is asked already by"),
+        // A CA that signs for users as well would let a user be the proxy, and the proxy a user.
+        (Settings::FrontProxy(proxy), Settings::ClientCertificates(users))
+        | (Settings::ClientCertificates(users), Settings::FrontProxy(proxy)) => {
+            share_a_ca(&proxy.ca_pem, &users.ca_pem)
+                .then_some("a front proxy needs a CA of its own, and shares one with")
+        }
+        _ => None,
+    }
+}
+
+fn share_a_ca(one: &[u8], other: &[u8]) -> bool {
+    use rustls_pki_types::{CertificateDer, pem::PemObject};
+    let all = |pem: &[u8]| -> Vec<CertificateDer<'static>> { CertificateDer::pem_slice_iter(pem).flatten().collect() };
+    let other = all(other);
+    all(one).iter().any(|authority| other.contains(authority))
+}
+
+fn make(plan: &Plan, parts: &AuthParts) -> Result<Arc<dyn Provider>, AuthnError> {
+    let Plan { name, settings } = plan.clone();
+    let clock = parts.clock.clone();
+    let missing = |missing| AuthnError::MissingPart { name: name.clone(), missing };
+    Ok(match settings {
+        Settings::ClientCertificates(settings) => Arc::new(ClientCertificates::new(&name, settings, clock)?),
+        Settings::FrontProxy(settings) => Arc::new(FrontProxy::new(&name, settings, clock)?),
+        Settings::Oidc(settings) => Arc::new(Oidc::new(&name, settings, clock)?),
+        Settings::ApiKeys(settings) => {
+            let store = parts.api_keys.clone().ok_or_else(|| missing("there is no store of API keys"))?;
+            Arc::new(ApiKeys::new(&name, settings, store, clock)?)
+        }
+        Settings::TokenReviews(settings) => {
+            let reviews = parts.reviews.clone().ok_or_else(|| missing("there is no cluster that could be asked"))?;
+            Arc::new(TokenReviews::new(&name, settings, reviews, clock)?)
+        }
+    })
+}

@@ -1,0 +1,160 @@
+//! One question per token at a time, and answers that are remembered for a few seconds: the cluster's API server is asked as little
+//! as possible, and a token that was revoked dies soon.
+
+use super::review::{Review, ReviewToken};
+use crate::{
+    Clock,
+    digest::Digest,
+    oidc::{claims::date, jwt::Unverified},
+    recent::Recent,
+};
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Shared, WeakShared},
+};
+use mctunnel_core::Secret;
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration, time::SystemTime};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout},
+};
+
+/// How long an answer counts, from when it was asked for.
+const FRESH: Duration = Duration::from_secs(10);
+/// How long an answer may take, with the wait for its turn.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many questions are under way at once.
+const AT_ONCE: usize = 64;
+/// How many tokens may wait for an answer.
+const WAITING: usize = 4 * 1024;
+/// How many answers are remembered.
+const ROOM: usize = 16 * 1024;
+
+/// What became of a question: an answer with the end of the token's time, or why there is none.
+pub(super) type Outcome = Result<Arc<Answer>, Arc<str>>;
+
+/// A question under way, for all who wait for its answer.
+type Question = Shared<BoxFuture<'static, Outcome>>;
+
+/// What the cluster says of a token, and until when.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) review: Review,
+    /// The end the token itself has, if it has one and counts.
+    pub(super) expires: Option<SystemTime>,
+}
+
+/// Asks for reviews.
+pub(super) struct Reviewer {
+    shared: Arc<Questions>,
+}
+
+struct Questions {
+    reviews: Arc<dyn ReviewToken>,
+    audiences: Vec<String>,
+    clock: Clock,
+    turns: Semaphore,
+    state: Mutex<State>,
+}
+
+struct State {
+    answers: Recent<Digest, Remembered>,
+    /// Weak: a question that nobody waits for any more is not asked on.
+    under_way: BTreeMap<Digest, WeakShared<BoxFuture<'static, Outcome>>>,
+}
+
+impl State {
+    fn remembered(&mut self, digest: &Digest, now: SystemTime) -> Option<Arc<Answer>> {
+        let known = self.answers.get(digest)?;
+        let is_over = known.answer.expires.is_some_and(|end| end <= now);
+        if is_over || known.asked.elapsed() >= FRESH {
+            self.answers.remove(digest);
+            return None;
+        }
+        Some(Arc::clone(&known.answer))
+    }
+}
+
+struct Remembered {
+    asked: Instant,
+    answer: Arc<Answer>,
+}
+
+impl Reviewer {
+    pub(super) fn new(reviews: Arc<dyn ReviewToken>, audiences: Vec<String>, clock: Clock) -> Self {
+        let state = State { answers: Recent::with_room(ROOM), under_way: BTreeMap::new() };
+        let turns = Semaphore::new(AT_ONCE);
+        Self { shared: Arc::new(Questions { reviews, audiences, clock, turns, state: Mutex::new(state) }) }
+    }
+
+    pub(super) fn audiences(&self) -> &[String] {
+        &self.shared.audiences
+    }
+
+    /// An answer that still counts.
+    pub(super) fn remembered(&self, digest: &Digest) -> Option<Arc<Answer>> {
+        self.shared.state.lock().remembered(digest, self.shared.clock.now())
+    }
+
+    /// Asks, or waits for the answer to the same question.
+    pub(super) async fn ask(&self, digest: &Digest, token: &str) -> Outcome {
+        let question = self.question(digest, token)?;
+        question.await
+    }
+
+    fn question(&self, digest: &Digest, token: &str) -> Result<Question, Arc<str>> {
+        let mut state = self.shared.state.lock();
+        if let Some(question) = state.under_way.get(digest).and_then(WeakShared::upgrade) {
+            return Ok(question);
+        }
+        // The answer may have come since it was looked for.
+        if let Some(answer) = state.remembered(digest, self.shared.clock.now()) {
+            return Ok(std::future::ready(Ok(answer)).boxed().shared());
+        }
+        if state.under_way.len() >= WAITING {
+            state.under_way.retain(|_, question| question.upgrade().is_some());
+        }
+        if state.under_way.len() >= WAITING {
+            return Err("too many tokens wait for an answer".into());
+        }
+        let asked = ask(Arc::clone(&self.shared), *digest, Secret::new(token));
+        let question = asked.boxed().shared();
+        if let Some(weak) = question.downgrade() {
+            state.under_way.insert(*digest, weak);
+        }
+        Ok(question)
+    }
+}
+
+async fn ask(shared: Arc<Questions>, digest: Digest, token: Secret) -> Outcome {
+    let answered = timeout(PATIENCE, async {
+        let _turn = shared.turns.acquire().await.map_err(|_| "it is shut down".to_owned())?;
+        // Counted from before the question, because the cluster may have known better by the time the answer came.
+        let asked = Instant::now();
+        let review = shared.reviews.review(&token, &shared.audiences).await?;
+        Ok((asked, review))
+    });
+    let answered = answered.await.unwrap_or_else(|_| Err(format!("there was no answer within {PATIENCE:?}")));
+    let mut state = shared.state.lock();
+    state.under_way.remove(&digest);
+    let (asked, review) = answered.map_err(|why: String| Arc::from(why))?;
+    let answer = Arc::new(Answer { expires: end_of(&token, &review), review });
+    state.answers.insert(digest, Remembered { asked, answer: Arc::clone(&answer) });
+    Ok(answer)
+}
+
+/// The end in a token that is a JWT. The cluster has verified it; nobody else's word is taken for it.
+fn end_of(token: &Secret, review: &Review) -> Option<SystemTime> {
+    if *review == Review::NotAuthenticated {
+        return None;
+    }
+    let Unverified::Jwt(jwt) = Unverified::parse(token.expose()) else { return None };
+    jwt.claims.get("exp").and_then(date).and_then(crate::clock::moment)
+}
+
+impl fmt::Debug for Reviewer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reviewer").field("audiences", &self.shared.audiences).finish_non_exhaustive()
+    }
+}
