@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
 };
-use tidy::codes;
+use tidy::{attacks, codes};
 
 const HELP: &str = "\
 cargo xtask <command>
@@ -23,6 +23,7 @@ cargo xtask <command>
   ci                everything CI checks, fastest first
   sim --seed N      replay one seed of the simulation
   errors            write the table of docs/errors.md from the codes in the source
+  attacks           write the last column of docs/security/tests.md from the names of the tests
   adr new TITLE     start the next decision record in docs/adr
   setup             use the git hooks of .githooks (optional)
 ";
@@ -50,6 +51,10 @@ fn run() -> Result<()> {
         }
         ["sim", "--seed", seed] => steps::sim(&root, seed.parse().context("the seed is a number from 0 to 2^64-1")?)?,
         ["errors"] => write_errors(&root)?,
+        ["attacks"] => {
+            let text = attacks::rewritten(&Repo::load(&root)?)?;
+            std::fs::write(root.join(attacks::TABLE), text).context(attacks::TABLE)?;
+        }
         ["adr", "new", ref title @ ..] if !title.is_empty() => {
             println!("{}", adr::create(&root, &title.join(" "))?.display());
         }

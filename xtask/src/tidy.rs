@@ -1,6 +1,7 @@
 //! The rules that no compiler and no clippy checks. Each rule is a function from the repository to what it found; the tests
 //! below each rule show it both silent and speaking, and one test here runs them all over this repository.
 
+pub(crate) mod attacks;
 mod banned;
 mod budgets;
 pub(crate) mod codes;
@@ -29,6 +30,7 @@ pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
         documents::no_local_paths,
         links::resolve,
         codes::documented,
+        attacks::listed,
     ];
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(repo)).collect();
     findings.sort_by(|a, b| (&a.path, a.line, &a.message).cmp(&(&b.path, b.line, &b.message)));
