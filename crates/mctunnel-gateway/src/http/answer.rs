@@ -74,7 +74,7 @@ impl Refused {
             }
             Self::Unauthenticated(Unauthenticated::Conflict(_)) => ErrorCode {
                 code: "MCT-HTTP-TWO-CREDENTIALS",
-                remedy: "send exactly one: a client certificate, or one Authorization header",
+                remedy: "send exactly one credential",
             },
             Self::Unauthenticated(Unauthenticated::TooMany(_)) => {
                 ErrorCode { code: "MCT-HTTP-TOO-MANY-ATTEMPTS", remedy: "wait, then try again with a valid credential" }
