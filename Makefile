@@ -28,7 +28,7 @@ SOAK_MINUTES ?= 10 120
 TARGET ?= decode
 SECONDS ?= 60
 
-.PHONY: help demo test lint build bench e2e e2e-ready soak run-hub run-agent join fuzz docs install-tools clean
+.PHONY: help demo test lint build bench e2e e2e-ready e2e-trust soak run-hub run-agent join fuzz docs install-tools clean
 
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,10 @@ bench: build ## The performance table, against direct loopback and two haproxy w
 e2e: build ## kubectl against two real Kubernetes clusters (root; the first run builds them; E2E_FLAGS=--connect)
 	e2e/build
 	MCTUNNEL="$(MCTUNNEL)" e2e/run $(E2E_FLAGS)
+
+e2e-trust: build ## Who gets in, and as whom, with a real OpenID provider and two real clusters (root, node)
+	e2e/build
+	MCTUNNEL="$(MCTUNNEL)" e2e/trust $(E2E_FLAGS)
 
 e2e-ready: ## Whether the tools of e2e are in the cache, by exit status
 	@e2e/build --check
