@@ -7,12 +7,15 @@ use crate::{
     dial::{Resolve, SystemResolver},
     hub_address::{HubAddress, InvalidHubAddress},
     proxy::ProxySettings,
+    renew::Renewal,
     tcp::TcpAdapter,
 };
 use mctunnel_core::{ClusterName, Happening, Protocol, Unobserved, locate::SharedLocator, observe::SharedObserver};
-use mctunnel_identity::{IdentityError, JoinBundle};
+use mctunnel_identity::{
+    AgentStore, EnrolledAgent, IdentityError, JoinBundle, OwnCertificate, SharedClock, SystemClock,
+};
 use mctunnel_tunnel::Session;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rustls_pki_types::ServerName;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -31,7 +34,11 @@ pub(crate) struct Inner {
     pub(crate) instance: String,
     pub(crate) hub: HubAddress,
     pub(crate) server_name: ServerName<'static>,
-    pub(crate) tls: TlsConnector,
+    /// What the next connection shows and trusts.
+    pub(crate) tls: RwLock<TlsConnector>,
+    /// Where the next certificate comes from, if one does.
+    pub(crate) renewal: Option<Renewal>,
+    pub(crate) clock: SharedClock,
     pub(crate) proxy: ProxySettings,
     pub(crate) resolver: Arc<dyn Resolve>,
     pub(crate) adapters: BTreeMap<Protocol, Arc<dyn DynProxyAdapter>>,
@@ -86,6 +93,7 @@ impl Agent {
             kube_api: None,
             observer: Arc::new(Unobserved),
             config: Config::default(),
+            renewal: None,
         }
     }
 
@@ -93,6 +101,13 @@ impl Agent {
     #[must_use]
     pub fn cluster(&self) -> &ClusterName {
         &self.inner.cluster
+    }
+
+    /// Shows this bundle's certificate and trusts its CA from the next connection on. What is up stays up.
+    pub(crate) fn show(&self, bundle: &JoinBundle) -> Result<(), IdentityError> {
+        let connector = TlsConnector::from(bundle.client_config_at(&self.inner.clock)?);
+        *self.inner.tls.write() = connector;
+        Ok(())
     }
 
     /// The tunnel that is up, if one is.
@@ -130,6 +145,7 @@ pub struct Builder<'a> {
     kube_api: Option<SharedLocator>,
     observer: SharedObserver,
     config: Config,
+    renewal: Option<Renewal>,
 }
 
 /// The agent cannot be made.
@@ -201,6 +217,18 @@ impl Builder<'_> {
         self
     }
 
+    /// Renews the certificate by asking the hub, and keeps the new one in the store, for an agent that has enrolled.
+    pub fn renewing(mut self, store: AgentStore, agent: EnrolledAgent) -> Self {
+        self.renewal = Some(Renewal::Hub { store, agent: Mutex::new(agent) });
+        self
+    }
+
+    /// Follows files that somebody else renews.
+    pub fn following(mut self, files: OwnCertificate) -> Self {
+        self.renewal = Some(Renewal::Files(files));
+        self
+    }
+
     /// Makes the agent. Nothing is dialled yet.
     pub fn build(self) -> Result<Agent, InvalidAgent> {
         let hub = HubAddress::parse(self.hub.as_deref().unwrap_or(&self.bundle.hub))?;
@@ -214,13 +242,19 @@ impl Builder<'_> {
         };
         let tcp: Arc<dyn DynProxyAdapter> = Arc::new(tcp);
         let adapters = [tcp].into_iter().chain(self.adapters).map(|adapter| (adapter.protocol(), adapter)).collect();
+        let clock: SharedClock = match &self.renewal {
+            Some(Renewal::Hub { store, .. }) => Arc::clone(store.clock()),
+            _ => Arc::new(SystemClock),
+        };
         let inner = Inner {
             config: self.config,
             cluster: self.bundle.cluster.clone(),
             instance: format!("{:032x}", rand::random::<u128>()),
             hub,
             server_name,
-            tls: TlsConnector::from(self.bundle.client_config()?),
+            tls: RwLock::new(TlsConnector::from(self.bundle.client_config_at(&clock)?)),
+            renewal: self.renewal,
+            clock,
             proxy: self.proxy,
             resolver: self.resolver,
             adapters,

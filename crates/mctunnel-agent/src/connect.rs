@@ -1,6 +1,12 @@
 //! One attempt to reach the hub: dial (through a proxy if there is one), TLS, the call, HELLO, WELCOME.
 
-use crate::{Agent, hub_address::ConnectError, proxy::connect_through};
+use crate::{
+    Agent,
+    dial::Resolve,
+    enrol::USER_AGENT,
+    hub_address::{ConnectError, HubAddress},
+    proxy::{ProxySettings, connect_through},
+};
 use mctunnel_tunnel::{
     Driver, Hello, LinkEnd, Offers, ReadAhead, Session, Welcome,
     grpc::{self, ClientLink},
@@ -9,7 +15,7 @@ use std::pin::Pin;
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-type Io = TlsStream<ReadAhead<TcpStream>>;
+pub(crate) type Io = TlsStream<ReadAhead<TcpStream>>;
 pub(crate) type TunnelDriver = Pin<Box<Driver<ClientLink<Io>>>>;
 
 /// A tunnel the hub took in.
@@ -36,18 +42,10 @@ pub(crate) enum AttemptFailed {
 
 impl Agent {
     pub(crate) async fn attempt(&self) -> Result<Connected, AttemptFailed> {
-        let socket = self.reach_hub().await?;
+        let socket = reach(&self.inner.hub, &self.inner.proxy, &*self.inner.resolver).await?;
         let limit = self.inner.config.handshake_timeout;
         let greeting = tokio::time::timeout(limit, self.greet(socket));
         greeting.await.map_err(|_| AttemptFailed::Timeout(limit))?
-    }
-
-    async fn reach_hub(&self) -> Result<TcpStream, ConnectError> {
-        let (hub, resolver) = (&self.inner.hub, &*self.inner.resolver);
-        match self.inner.proxy.proxy_for(hub) {
-            Some(proxy) => connect_through(proxy, hub, resolver).await,
-            None => hub.connect(resolver).await,
-        }
     }
 
     async fn greet(&self, socket: TcpStream) -> Result<Connected, AttemptFailed> {
@@ -56,11 +54,11 @@ impl Agent {
         let peer = socket.peer_addr().map_or_else(|_| self.inner.hub.to_string(), |a| a.to_string());
         let name = self.inner.server_name.clone();
         let authority = name.to_str().into_owned();
-        let io = self.inner.tls.connect(name, ReadAhead::new(socket)).await.map_err(tls_failed)?;
-        let user_agent = concat!("mctunnel-agent/", env!("CARGO_PKG_VERSION"));
-        let link = grpc::connect(io, &authority, user_agent).await.map_err(call_failed)?;
+        let connector = self.inner.tls.read().clone();
+        let io = connector.connect(name, ReadAhead::new(socket)).await.map_err(tls_failed)?;
+        let link = grpc::connect(io, &authority, USER_AGENT).await.map_err(call_failed)?;
         let hello =
-            Hello { instance: self.inner.instance.clone(), software: user_agent.to_owned(), ..Hello::default() };
+            Hello { instance: self.inner.instance.clone(), software: USER_AGENT.to_owned(), ..Hello::default() };
         let (greeting, driver) = Session::agent(link, self.inner.config.tunnel.clone(), hello);
         let mut driver = Box::pin(driver);
         let welcomed = tokio::select! {
@@ -69,6 +67,18 @@ impl Agent {
         };
         let (session, offers, welcome) = welcomed.map_err(|ending| AttemptFailed::Call(ending.to_string()))?;
         Ok(Connected { session, offers, welcome, driver, peer })
+    }
+}
+
+/// A TCP connection to the hub, through the proxy if it needs one.
+pub(crate) async fn reach(
+    hub: &HubAddress,
+    proxy: &ProxySettings,
+    resolver: &dyn Resolve,
+) -> Result<TcpStream, ConnectError> {
+    match proxy.proxy_for(hub) {
+        Some(proxy) => connect_through(proxy, hub, resolver).await,
+        None => hub.connect(resolver).await,
     }
 }
 

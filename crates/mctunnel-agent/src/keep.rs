@@ -18,8 +18,16 @@ const GOODBYE: Duration = Duration::from_secs(2);
 const LONGEST_WISH: Duration = Duration::from_secs(300);
 
 impl Agent {
-    /// Keeps a tunnel up until [`Agent::drain`] or [`Agent::stop`]. The hub is looked up anew at each attempt.
+    /// Keeps a tunnel up until [`Agent::drain`] or [`Agent::stop`], and the certificate from ending. The hub is looked up anew at each
+    /// attempt.
     pub async fn run(&self) {
+        tokio::select! {
+            () = self.keep_tunnel() => {}
+            () = self.keep_renewed() => {}
+        }
+    }
+
+    async fn keep_tunnel(&self) {
         let mut backoff = Backoff::new();
         while !self.inner.stopping.is_cancelled() {
             let (lived, reason, not_before) = tokio::select! {

@@ -18,6 +18,7 @@ pub mod adapter;
 pub mod allow;
 pub mod backoff;
 pub mod dial;
+pub mod enrol;
 pub mod hub_address;
 pub mod pinned;
 pub mod proxy;
@@ -27,6 +28,7 @@ mod agent;
 mod config;
 mod connect;
 mod keep;
+mod renew;
 mod serve;
 mod tcp;
 

@@ -4,41 +4,53 @@
 use crate::{
     Hub, codes,
     registry::{Activated, Leave},
+    standing::Peer,
 };
 use mctunnel_core::{ClusterName, Happening};
-use mctunnel_identity::AgentIdentity;
+use mctunnel_identity::{
+    AgentIdentity, ENROL_ALPN,
+    enrolment::{Enrolment, wire::RENEW_PATH},
+};
 use mctunnel_tunnel::{
     Aside, CloseCode, Drain, DrainReason, Driver, Hello, LinkEnd, Offers, ReadAhead, RefuseCode, Session, Welcome,
-    grpc::{Accepting, Call, ServerLink, Status},
+    grpc::{Accepting, Call, ServerLink, Status, TUNNEL_PATH},
 };
-use std::{
-    pin::Pin,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{pin::Pin, sync::Arc, time::Duration};
 use tokio::{net::TcpStream, time::Instant};
-use tokio_rustls::{LazyConfigAcceptor, rustls::server::Acceptor, server::TlsStream};
+use tokio_rustls::{
+    LazyConfigAcceptor,
+    rustls::server::{Acceptor, ClientHello},
+    server::TlsStream,
+};
 
-type Io = TlsStream<ReadAhead<TcpStream>>;
+pub(crate) type Io = TlsStream<ReadAhead<TcpStream>>;
 type TunnelDriver = Pin<Box<Driver<ServerLink<Io>>>>;
 
 /// How long a peer may take to send the first message of TLS.
 const FIRST_WORD: Duration = Duration::from_secs(3);
 
 /// How long the goodbye to a peer may take.
-const GOODBYE: Duration = Duration::from_secs(2);
+pub(crate) const GOODBYE: Duration = Duration::from_secs(2);
 
 /// A tunnel that was taken in.
 struct Admitted {
-    agent: AgentIdentity,
+    agent: Peer,
     leave: Leave,
     session: Session,
     offers: Offers,
     driver: TunnelDriver,
 }
 
+/// A peer after TLS.
+enum Greeted {
+    /// It showed a certificate that leads to a CA of ours.
+    Agent(Io, Peer),
+    /// It wants to enrol, and nothing else is spoken with it.
+    Stranger(Io, Arc<Enrolment>),
+}
+
 /// Why a peer was turned away.
-struct TurnedAway {
+pub(crate) struct TurnedAway {
     code: &'static str,
     reason: String,
 }
@@ -53,18 +65,33 @@ impl Hub {
             Err(_) => Err(turned_away(codes::TIMEOUT.code, format!("no tunnel within {limit:?}"))),
         };
         match admitted {
-            Ok(admitted) => Box::pin(self.hold(admitted)).await,
+            Ok(Some(admitted)) => Box::pin(self.hold(admitted)).await,
+            // It came for a certificate.
+            Ok(None) => {}
             Err(TurnedAway { code, reason }) => {
                 self.inner.observe(&Happening::PeerRefused { peer, code, reason });
             }
         }
     }
 
-    async fn admit(&self, socket: TcpStream, peer: &str) -> Result<Admitted, TurnedAway> {
-        let (io, agent) = self.verify(socket).await?;
+    async fn admit(&self, socket: TcpStream, peer: &str) -> Result<Option<Admitted>, TurnedAway> {
+        let (io, agent) = match self.verify(socket).await? {
+            Greeted::Agent(io, agent) => (io, agent),
+            Greeted::Stranger(io, enrolment) => return self.enrol(io, &enrolment, peer).await.map(|()| None),
+        };
         let accepting = Accepting::handshake(io).await.map_err(|end| broken(codes::HTTP2.code, end))?;
-        let call = accepting.call().await.map_err(|end| broken(codes::CALL.code, end))?;
+        let served: &[_] = if self.inner.enrolment.is_some() { &[TUNNEL_PATH, RENEW_PATH] } else { &[TUNNEL_PATH] };
+        let call = accepting.call_of(served).await.map_err(|end| broken(codes::CALL.code, end))?;
         let call = self.check_claims(call, &agent).await?;
+        if let (RENEW_PATH, Some(enrolment)) = (call.path(), &self.inner.enrolment) {
+            return self.renew(call, enrolment, &agent, peer).await.map(|()| None);
+        }
+        self.register(call, agent, peer).await.map(Some)
+    }
+
+    /// HELLO, generation, WELCOME.
+    async fn register(&self, call: Call<Io>, agent: Peer, peer: &str) -> Result<Admitted, TurnedAway> {
+        let cluster = &agent.agent.cluster;
         let link = call.accept().map_err(|end| broken(codes::CALL.code, end))?;
         let (greeting, driver) = Session::hub(link, self.inner.config.tunnel.clone());
         let mut driver = Box::pin(driver);
@@ -80,12 +107,12 @@ impl Hub {
             ending = &mut driver => Err(ending),
         };
         let hello = hello.map_err(|ending| turned_away(codes::HELLO.code, ending.to_string()))?;
-        let leave = match self.inner.registry.ask(&agent.cluster, &hello.instance) {
+        let leave = match self.inner.registry.ask(cluster, &hello.instance) {
             Ok(leave) => leave,
             Err(duel) => {
                 let text = format!(
                     "another agent of {} is connected and they take turns; stop one of them. Retry in {} s",
-                    agent.cluster,
+                    cluster,
                     duel.retry_after.as_secs()
                 );
                 greeting.turn_away(CloseCode::Budget, &text);
@@ -93,13 +120,14 @@ impl Hub {
                 return Err(turned_away(codes::DUEL.code, text));
             }
         };
-        let (session, offers) = greeting.welcome(self.welcome(&agent.cluster, &leave));
-        self.activate(&agent.cluster, &leave, &hello, peer, &session);
+        let (session, offers) = greeting.welcome(self.welcome(cluster, &leave));
+        self.activate(cluster, &leave, &hello, peer, &session);
         Ok(Admitted { agent, leave, session, offers, driver })
     }
 
-    /// TLS with a client certificate; who the agent is, is its URI SAN and nothing else.
-    async fn verify(&self, socket: TcpStream) -> Result<(Io, AgentIdentity), TurnedAway> {
+    /// TLS with a client certificate; who the agent is, is its URI SAN and nothing else. Who has none yet says so in its first message,
+    /// by asking for another protocol, and gets nowhere else.
+    async fn verify(&self, socket: TcpStream) -> Result<Greeted, TurnedAway> {
         mctunnel_tunnel::tune(&socket).map_err(|error| turned_away(codes::SOCKET.code, error.to_string()))?;
         let tls_failed = |error: std::io::Error| turned_away(codes::TLS.code, error.to_string());
         // A peer that says nothing does not get a turn: those are for the work of the handshake.
@@ -107,22 +135,30 @@ impl Hub {
         let greeted = tokio::time::timeout(FIRST_WORD, greeted).await;
         let greeted = greeted.map_err(|_| turned_away(codes::TIMEOUT.code, "no TLS greeting"))?.map_err(tls_failed)?;
         let _turn = self.inner.handshakes.acquire().await;
-        let io = greeted.into_stream(Arc::clone(self.inner.tls.config())).await.map_err(tls_failed)?;
+        let authority = &self.inner.authority;
+        if let Some(enrolment) = self.inner.enrolment.as_ref().filter(|_| asks_to_enrol(&greeted.client_hello())) {
+            let io = greeted.into_stream(authority.enrol_config()).await.map_err(tls_failed)?;
+            return Ok(Greeted::Stranger(io, Arc::clone(enrolment)));
+        }
+        let config = authority.server_config().map_err(|error| turned_away(error.code().code, error.to_string()))?;
+        let io = greeted.into_stream(config).await.map_err(tls_failed)?;
         let certificates = io.get_ref().1.peer_certificates().unwrap_or_default();
+        let own_ca = authority.is_of_own_ca(certificates);
         let agent = AgentIdentity::from_certificates(certificates);
         let agent = agent.map_err(|error| turned_away(error.code().code, error.to_string()))?;
-        Ok((io, agent))
+        Ok(Greeted::Agent(io, Peer { agent, own_ca }))
     }
 
     /// The certificate must be one this hub issued to that cluster, and the call must not claim to be another.
-    async fn check_claims(&self, call: Call<Io>, agent: &AgentIdentity) -> Result<Call<Io>, TurnedAway> {
+    async fn check_claims(&self, call: Call<Io>, peer: &Peer) -> Result<Call<Io>, TurnedAway> {
+        let agent = &peer.agent;
         let claim = call.header("x-mctunnel-cluster").map(|claim| claim.is_none_or(|c| c == agent.cluster.as_str()));
         let refusal = if claim != Ok(true) {
             Some((codes::NAME.code, format!("the certificate is for {}, the call claims another name", agent.cluster)))
-        } else if !self.inner.clusters.admits(&agent.cluster, &agent.serial).await {
+        } else if !self.admits(peer).await {
             Some((
                 codes::REVOKED.code,
-                format!("{} is not a cluster of this hub, or its certificate was replaced", agent.cluster),
+                format!("{} is not a cluster of this hub, or its certificate was revoked or replaced", agent.cluster),
             ))
         } else if self.inner.stopping.is_cancelled() {
             Some((codes::STOPPING.code, "this hub is about to stop".to_owned()))
@@ -208,36 +244,16 @@ impl Hub {
                 () = beside => session.ended().await,
             }
         };
-        self.inner.registry.deactivate(&agent.cluster, leave.generation);
+        let cluster = agent.agent.cluster;
+        self.inner.registry.deactivate(&cluster, leave.generation);
         self.inner.observe(&Happening::TunnelDown {
-            cluster: agent.cluster,
+            cluster,
             generation: leave.generation,
             lasted: since.elapsed(),
             reason: ending.to_string(),
         });
     }
 }
-
-impl Hub {
-    /// Resolves when the agent's certificate has expired, was replaced, or its cluster was removed: a tunnel that is up is no
-    /// better than a new one.
-    async fn no_longer_admitted(&self, agent: &AgentIdentity) -> &'static str {
-        loop {
-            let spread = RECHECK.mul_f64(rand::random::<f64>() / 4.0);
-            tokio::time::sleep(RECHECK + spread).await;
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-            if i64::try_from(now).unwrap_or(i64::MAX) > agent.not_after_unix {
-                return "the agent's certificate has expired";
-            }
-            if !self.inner.clusters.admits(&agent.cluster, &agent.serial).await {
-                return "the cluster was removed from this hub, or its certificate was replaced";
-            }
-        }
-    }
-}
-
-/// How often a tunnel that is up is held against the list of clusters.
-const RECHECK: Duration = Duration::from_secs(5);
 
 /// Streams that clusters open towards the hub: this hub offers them nothing yet.
 async fn refuse_all(mut offers: Offers) {
@@ -246,11 +262,16 @@ async fn refuse_all(mut offers: Offers) {
     }
 }
 
-fn broken(code: &'static str, end: LinkEnd) -> TurnedAway {
+/// Whether the first message of TLS is of an agent that has no certificate yet.
+fn asks_to_enrol(hello: &ClientHello<'_>) -> bool {
+    hello.alpn().is_some_and(|mut protocols| protocols.any(|protocol| protocol == ENROL_ALPN))
+}
+
+pub(crate) fn broken(code: &'static str, end: LinkEnd) -> TurnedAway {
     let (LinkEnd::Closed(reason) | LinkEnd::Broken(reason)) = end;
     turned_away(code, reason)
 }
 
-fn turned_away(code: &'static str, reason: impl Into<String>) -> TurnedAway {
+pub(crate) fn turned_away(code: &'static str, reason: impl Into<String>) -> TurnedAway {
     TurnedAway { code, reason: reason.into() }
 }

@@ -57,3 +57,7 @@ pub(crate) const OVERLOAD: ErrorCode = ErrorCode {
     code: "MCT-HUB-OVERLOAD",
     remedy: "none needed after a restart of the hub, agents come back by themselves; else look for who connects so often",
 };
+
+/// A peer without a certificate did not ask to enrol, or not as one does.
+pub(crate) const ENROL_CALL: ErrorCode =
+    ErrorCode { code: "MCT-ENROL-CALL", remedy: "check that nothing but agents connects to the tunnel port" };

@@ -12,6 +12,8 @@ pub struct Config {
     pub concurrent_handshakes: usize,
     /// Connections that wait for their handshake; default 4,096. Further ones are closed before TLS.
     pub waiting_handshakes: usize,
+    /// Certificates that are issued at the same time; default 8. Each waits for the disk; further ones wait for their turn.
+    pub concurrent_enrolments: usize,
     /// How long streams of a replaced tunnel may go on; default 30 s.
     pub replaced_grace: Duration,
     /// Takeovers of one cluster within a minute by different agents before newcomers are made to wait; default 3.
@@ -33,6 +35,7 @@ impl Default for Config {
             handshake_timeout: Duration::from_secs(10),
             concurrent_handshakes: 128,
             waiting_handshakes: 4096,
+            concurrent_enrolments: 8,
             replaced_grace: Duration::from_secs(30),
             takeovers_per_minute: 3,
             duel_wait: Duration::from_secs(30),

@@ -5,10 +5,9 @@ use crate::{
     registry::{Registry, TunnelStatus},
 };
 use mctunnel_core::{Happening, Unobserved, clusters::SharedClusters, observe::SharedObserver};
-use mctunnel_identity::{HubAuthority, IdentityError};
+use mctunnel_identity::{Enrolment, HubAuthority, IdentityError};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// A hub. Cheap to clone; all clones are the same hub.
@@ -19,11 +18,14 @@ pub struct Hub {
 
 pub(crate) struct Inner {
     pub(crate) config: Config,
-    pub(crate) tls: TlsAcceptor,
+    pub(crate) authority: HubAuthority,
+    /// Gives agents their certificates, if this hub does.
+    pub(crate) enrolment: Option<Arc<Enrolment>>,
     pub(crate) clusters: SharedClusters,
     pub(crate) observer: SharedObserver,
     pub(crate) registry: Registry,
     pub(crate) handshakes: Semaphore,
+    pub(crate) enrolments: Semaphore,
     pub(crate) tasks: TaskTracker,
     /// No new tunnels.
     pub(crate) stopping: CancellationToken,
@@ -40,7 +42,7 @@ impl std::fmt::Debug for Inner {
 impl Hub {
     /// Begins a hub with its certificates and its list of clusters.
     pub fn builder(authority: &HubAuthority, clusters: SharedClusters) -> Builder<'_> {
-        Builder { authority, clusters, config: Config::default(), observer: Arc::new(Unobserved) }
+        Builder { authority, clusters, enrolment: None, config: Config::default(), observer: Arc::new(Unobserved) }
     }
 
     /// Cancelled once the hub begins to drain; give it to whatever should stop accepting then.
@@ -68,11 +70,18 @@ impl Inner {
 pub struct Builder<'a> {
     authority: &'a HubAuthority,
     clusters: SharedClusters,
+    enrolment: Option<Enrolment>,
     config: Config,
     observer: SharedObserver,
 }
 
 impl Builder<'_> {
+    /// Lets agents enrol and renew their certificates. Without it, only agents that were given a certificate get in.
+    pub fn enrolment(mut self, enrolment: Enrolment) -> Self {
+        self.enrolment = Some(enrolment);
+        self
+    }
+
     /// Changes the knobs.
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
@@ -88,11 +97,13 @@ impl Builder<'_> {
     /// Makes the hub. Nothing listens yet.
     pub fn build(self) -> Result<Hub, IdentityError> {
         let inner = Inner {
-            tls: TlsAcceptor::from(self.authority.server_config()?),
+            authority: self.authority.clone(),
+            enrolment: self.enrolment.map(Arc::new),
             clusters: self.clusters,
             observer: self.observer,
             registry: Registry::new(&self.config),
             handshakes: Semaphore::new(self.config.concurrent_handshakes),
+            enrolments: Semaphore::new(self.config.concurrent_enrolments),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
             stopped: CancellationToken::new(),

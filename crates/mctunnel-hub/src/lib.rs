@@ -4,13 +4,15 @@
 //!
 //! ```no_run
 //! use mctunnel_hub::Hub;
-//! use mctunnel_identity::{ClusterFiles, HubAuthority};
+//! use mctunnel_identity::{ClusterFiles, Enrolment, HubAuthority, JoinTokenFiles};
 //! use std::{path::Path, sync::Arc};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let data = Path::new("/var/lib/mctunnel");
 //! let authority = HubAuthority::open_or_create(data, &[])?;
-//! let hub = Hub::builder(&authority, Arc::new(ClusterFiles::new(data))).build()?;
+//! let clusters = Arc::new(ClusterFiles::new(data));
+//! let enrolment = Enrolment::new(&authority, clusters.clone()).with_join_tokens(Arc::new(JoinTokenFiles::new(data)));
+//! let hub = Hub::builder(&authority, clusters).enrolment(enrolment).build()?;
 //! let listener = tokio::net::TcpListener::bind("0.0.0.0:8443").await?;
 //! hub.serve_tunnels(listener, hub.stopping()).await;
 //! # Ok(())
@@ -18,13 +20,16 @@
 //! ```
 
 mod admit;
+mod authority;
 mod codes;
 mod config;
 mod drain;
+mod enrol;
 mod hub;
 mod listen;
 mod open;
 mod registry;
+mod standing;
 
 pub use config::Config;
 pub use hub::{Builder, Hub};

@@ -10,15 +10,20 @@ use tokio_util::sync::CancellationToken;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 impl Hub {
-    /// Takes tunnels on this listener until `stop` is cancelled or the hub drains.
+    /// Takes tunnels on this listener until `stop` is cancelled or the hub drains. Meanwhile the hub's CA and its certificate are kept
+    /// as the files say.
     pub async fn serve_tunnels(&self, listener: TcpListener, stop: CancellationToken) {
+        tokio::select! {
+            () = self.accept_all(&listener) => {}
+            () = self.keep_authority_current() => {}
+            () = stop.cancelled() => {}
+            () = self.inner.stopping.cancelled() => {}
+        }
+    }
+
+    async fn accept_all(&self, listener: &TcpListener) {
         loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                () = stop.cancelled() => return,
-                () = self.inner.stopping.cancelled() => return,
-            };
-            match accepted {
+            match listener.accept().await {
                 Ok((socket, peer)) => self.take(socket, peer.to_string()),
                 Err(error) => pause_after(&error).await,
             }

@@ -184,12 +184,6 @@ impl EnrolledAgent {
         let wait = self.lifetime.mul_f64(share).as_secs();
         self.obtained_unix.saturating_add(i64::try_from(wait).unwrap_or(i64::MAX))
     }
-
-    /// The certificate's serial and its end, in seconds since 1970.
-    pub fn certificate(&self) -> Result<AgentIdentity, IdentityError> {
-        let shown = certificate::from_pem(&self.bundle.certificate_pem).map_err(IdentityError::BundleInvalid)?;
-        AgentIdentity::from_certificates(&shown)
-    }
 }
 
 // === IdentityFile ===

@@ -134,7 +134,9 @@ impl HubAuthority {
         self.current().sign_agent(cluster, key, lifetime, self.shared.clock.unix_now())
     }
 
-    pub(crate) fn unix_now(&self) -> i64 {
+    /// The time, by the clock that certificates are issued and verified with: seconds since 1970.
+    #[must_use]
+    pub fn unix_now(&self) -> i64 {
         self.shared.clock.unix_now()
     }
 

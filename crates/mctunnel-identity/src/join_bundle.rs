@@ -83,14 +83,18 @@ impl JoinBundle {
         }
     }
 
+    /// What the certificate says: whose it is, its serial and its end.
+    pub fn certificate(&self) -> Result<AgentIdentity, IdentityError> {
+        let shown =
+            certificate::from_pem(&self.certificate_pem).map_err(|e| invalid(format!("'certificate_pem': {e}")))?;
+        AgentIdentity::from_certificates(&shown).map_err(|e| invalid(format!("'certificate_pem': {e}")))
+    }
+
     pub(crate) fn check(&self, now: i64) -> Result<(), IdentityError> {
         Endpoint::parse(&self.hub).map_err(|e| invalid(format!("'hub': {e}")))?;
         ServerName::try_from(self.hub_server_name.as_str())
             .map_err(|_| invalid("'hub_server_name': neither a DNS name nor an IP address"))?;
-        let certificates =
-            certificate::from_pem(&self.certificate_pem).map_err(|e| invalid(format!("'certificate_pem': {e}")))?;
-        let identity =
-            AgentIdentity::from_certificates(&certificates).map_err(|e| invalid(format!("'certificate_pem': {e}")))?;
+        let identity = self.certificate()?;
         if identity.cluster != self.cluster {
             return Err(invalid(format!("its certificate is for {}, not for {}", identity.cluster, self.cluster)));
         }

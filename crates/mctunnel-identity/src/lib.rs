@@ -66,6 +66,7 @@ pub mod error;
 pub mod join_bundle;
 pub mod join_token;
 pub mod join_tokens;
+pub mod own_certificate;
 
 mod certificate;
 mod csr;
@@ -85,4 +86,5 @@ pub use error::IdentityError;
 pub use join_bundle::JoinBundle;
 pub use join_token::{JoinToken, TokenId, TokenSecret};
 pub use join_tokens::{JoinTokenFiles, JoinTokenRecord, JoinTokens, NewJoinToken};
+pub use own_certificate::OwnCertificate;
 pub use tls::ENROL_ALPN;

@@ -11,6 +11,7 @@
 //! | Which addresses are never given? | [`address`] |
 //! | Which endpoints of a service? | `select.rs` |
 //! | Which services may be reached? | [`ServiceAllowList`], and [`SharedAllowList`] for a file that changes |
+//! | Whose is a token? | `ClusterTokenReview`, with the feature `token-review`: the hub's side |
 
 pub mod access;
 pub mod address;
@@ -22,6 +23,8 @@ pub mod resolve;
 pub mod service;
 pub mod service_allow;
 pub mod service_tls;
+#[cfg(feature = "token-review")]
+pub mod token_review;
 pub mod watch_file;
 
 mod follow;
@@ -39,4 +42,6 @@ pub use resolve::{Resolve, Resolving, SystemResolver};
 pub use service::ServiceName;
 pub use service_allow::{InvalidServiceRule, ServiceAllowList};
 pub use service_tls::ServiceTls;
+#[cfg(feature = "token-review")]
+pub use token_review::ClusterTokenReview;
 pub use watch_file::{RulesStatus, SharedAllowList};

@@ -1,4 +1,5 @@
-//! The gRPC carrier: `mctunnel.tunnel.v1.TunnelService/Tunnel` over HTTP/2, spoken with the `h2` crate directly.
+//! The gRPC carrier: `mctunnel.tunnel.v1.TunnelService/Tunnel` over HTTP/2, spoken with the `h2` crate directly; and single calls of
+//! one message and one answer ([`call`], [`UnaryCall`]).
 //!
 //! Real gRPC on the wire: length-prefixed protobuf messages in DATA frames, `grpc-status` in the trailers. ADR 0003 says why not
 //! through a gRPC framework. HTTP/2's own windows are set so large, and given back so soon, that they are never the limit.
@@ -15,9 +16,11 @@ use std::{
 
 mod client;
 mod server;
+mod unary;
 
 pub use client::{ClientLink, connect};
-pub use server::{Accepting, Call, ServerLink, Status};
+pub use server::{Accepting, Call, ServerLink, Status, UnaryCall};
+pub use unary::{CallFailed, call};
 
 /// The path of the one call.
 pub const TUNNEL_PATH: &str = "/mctunnel.tunnel.v1.TunnelService/Tunnel";

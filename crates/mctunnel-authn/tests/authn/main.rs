@@ -15,6 +15,8 @@ mod issuer_tls;
 #[cfg(test)]
 mod jwt_battery;
 #[cfg(test)]
+mod log_canaries;
+#[cfg(test)]
 mod reserved_names;
 #[cfg(test)]
 mod setup;

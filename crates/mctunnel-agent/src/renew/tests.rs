@@ -1,0 +1,1 @@
+//! Renewing in virtual time.

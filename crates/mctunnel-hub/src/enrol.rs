@@ -1,0 +1,145 @@
+//! Agents that ask for a certificate: the first one without any, the next one with the one before. One call, one answer, and the
+//! connection ends.
+
+use crate::{
+    Hub,
+    admit::{GOODBYE, Io, TurnedAway, broken},
+    codes,
+    standing::Peer,
+};
+use mctunnel_core::{ClusterName, Happening};
+use mctunnel_identity::{
+    EnrolError,
+    enrolment::{
+        Enrolment, Issued, RefusalKind,
+        wire::{self, ENROL_PATH, MOST_MESSAGE_BYTES},
+    },
+};
+use mctunnel_tunnel::grpc::{Accepting, Call, Status, UnaryCall};
+use std::sync::Arc;
+use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
+
+/// What is known of one who was refused.
+struct Asker<'a> {
+    peer: &'a str,
+    cluster: Option<ClusterName>,
+    /// Who should have vouched.
+    evidence: String,
+}
+
+impl Hub {
+    /// Serves a peer that showed no certificate. Whatever it asks for, it gets a certificate or nothing.
+    pub(crate) async fn enrol(&self, io: Io, enrolment: &Arc<Enrolment>, peer: &str) -> Result<(), TurnedAway> {
+        let accepting = Accepting::handshake_with_stranger(io).await;
+        let accepting = accepting.map_err(|end| broken(codes::ENROL_CALL.code, end))?;
+        let call = accepting.call_of(&[ENROL_PATH]).await.map_err(|end| broken(codes::ENROL_CALL.code, end))?;
+        let call = self.read(call).await?;
+        let mut asker = Asker { peer, cluster: None, evidence: "nothing".to_owned() };
+        let request = match wire::decode::<wire::EnrolRequest>(call.message()) {
+            Ok(request) => request,
+            Err(error) => return self.refuse_to_issue(call, &asker, &error).await,
+        };
+        asker.evidence = name_of(request.evidence.as_ref());
+        let _turn = self.inner.enrolments.acquire().await;
+        let issuing = Arc::clone(enrolment);
+        let runtime = Handle::current();
+        // Waits for the disk, and perhaps for somebody who has to be asked.
+        let answer = spawn_blocking(move || runtime.block_on(issuing.enrol(request))).await;
+        match answer.unwrap_or_else(|_| Err(broken_off())) {
+            Ok((Issued { cluster, serial, answer, .. }, vouched)) => {
+                let peer = peer.to_owned();
+                self.inner.observe(&Happening::AgentEnrolled { cluster, serial, evidence: vouched.by, peer });
+                let _ = timeout(GOODBYE, call.answer(wire::encode(&answer).into())).await;
+                Ok(())
+            }
+            Err(error) => self.refuse_to_issue(call, &asker, &error).await,
+        }
+    }
+
+    /// Serves an agent that wants its next certificate.
+    pub(crate) async fn renew(
+        &self,
+        call: Call<Io>,
+        enrolment: &Arc<Enrolment>,
+        agent: &Peer,
+        peer: &str,
+    ) -> Result<(), TurnedAway> {
+        let call = self.read(call).await?;
+        let cluster = Some(agent.agent.cluster.clone());
+        let asker = Asker { peer, cluster, evidence: format!("certificate {}", agent.agent.serial) };
+        if agent.own_ca {
+            return self.refuse_to_issue(call, &asker, &EnrolError::NotOurs).await;
+        }
+        let request = match wire::decode::<wire::RenewRequest>(call.message()) {
+            Ok(request) => request,
+            Err(error) => return self.refuse_to_issue(call, &asker, &error).await,
+        };
+        let _turn = self.inner.enrolments.acquire().await;
+        let (issuing, identity) = (Arc::clone(enrolment), agent.agent.clone());
+        let answer = spawn_blocking(move || issuing.renew(&identity, &request)).await;
+        match answer.unwrap_or_else(|_| Err(broken_off())) {
+            Ok(Issued { cluster, serial, not_after_unix, answer, .. }) => {
+                self.inner.observe(&Happening::CertificateRenewed { cluster, serial, not_after_unix });
+                let _ = timeout(GOODBYE, call.answer(wire::encode(&answer).into())).await;
+                Ok(())
+            }
+            Err(error) => self.refuse_to_issue(call, &asker, &error).await,
+        }
+    }
+
+    async fn read(&self, call: Call<Io>) -> Result<UnaryCall<Io>, TurnedAway> {
+        call.read_message(MOST_MESSAGE_BYTES).await.map_err(|end| broken(codes::ENROL_CALL.code, end))
+    }
+
+    /// Says no to the peer, and takes note.
+    async fn refuse_to_issue(
+        &self,
+        call: UnaryCall<Io>,
+        asker: &Asker<'_>,
+        error: &EnrolError,
+    ) -> Result<(), TurnedAway> {
+        let code = error.code().code;
+        self.inner.observe(&Happening::EnrolRefused {
+            peer: asker.peer.to_owned(),
+            cluster: asker.cluster.clone(),
+            evidence: asker.evidence.clone(),
+            code,
+            reason: with_causes(error),
+        });
+        let status = match error.kind() {
+            RefusalKind::Denied => Status::PermissionDenied,
+            RefusalKind::Wrong => Status::InvalidArgument,
+            RefusalKind::Later => Status::Unavailable,
+        };
+        // What broke inside the hub is not for strangers.
+        let _ = timeout(GOODBYE, call.refuse(status, &format!("{code}: {error}"))).await;
+        Ok(())
+    }
+}
+
+/// What a request brought as evidence, without anything secret.
+fn name_of(evidence: Option<&wire::Evidence>) -> String {
+    match evidence {
+        Some(wire::Evidence::JoinToken(token)) => {
+            let id = mctunnel_identity::TokenId::from_bytes(&token.id);
+            id.map_or_else(|| "a join token without an id".to_owned(), |id| format!("join token {id}"))
+        }
+        Some(wire::Evidence::ServiceAccountToken(_)) => "a ServiceAccount token".to_owned(),
+        None => "nothing".to_owned(),
+    }
+}
+
+/// The error with what caused it, for our own log.
+fn with_causes(error: &EnrolError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
+
+fn broken_off() -> EnrolError {
+    EnrolError::EvidenceUnchecked("the hub broke off".to_owned())
+}
