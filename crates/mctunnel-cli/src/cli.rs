@@ -1,7 +1,7 @@
 //! The commands and their help. The settings of the long-running roles are in `settings/table.rs`.
 
 use crate::{
-    agent, cluster, completion, demo, explain, hub, output,
+    agent, api_key, audit, cluster, completion, demo, explain, hub, output,
     settings::{AgentRole, Flags, HubRole},
 };
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
@@ -26,6 +26,12 @@ enum Command {
     /// Add, list and remove the clusters of a hub
     #[command(subcommand, after_help = CLUSTER_EXAMPLE)]
     Cluster(Cluster),
+    /// Make, list and revoke the API keys of a hub
+    #[command(subcommand, after_help = API_KEY_EXAMPLE)]
+    ApiKey(api_key::Command),
+    /// Verify and read the audit log of a hub
+    #[command(subcommand, after_help = AUDIT_EXAMPLE)]
+    Audit(audit::Command),
     /// Show a hub, two agents and requests through the tunnel, step by step
     #[command(after_help = "Example:\n  mctunnel demo --once")]
     Demo {
@@ -120,6 +126,8 @@ impl Cli {
             Command::Cluster(Cluster::Add(add)) => cluster::add(&add)?,
             Command::Cluster(Cluster::List { hub, output }) => cluster::list(&hub.data_dir, output)?,
             Command::Cluster(Cluster::Remove { name, hub }) => cluster::remove(&name, &hub.data_dir)?,
+            Command::ApiKey(command) => command.run()?,
+            Command::Audit(command) => command.run()?,
             Command::Demo { once } => return demo::run(once),
             Command::Explain { code } => explain::run(code.as_deref())?,
             Command::Completion { shell } => completion::run(shell),
@@ -160,6 +168,14 @@ The second ends at once.";
 const CLUSTER_EXAMPLE: &str = "\
 Example:
   mctunnel cluster add cluster-a --data-dir /var/lib/mctunnel --hub hub.example.com:8443 --out cluster-a.join";
+
+const API_KEY_EXAMPLE: &str = "\
+Example:
+  mctunnel api-key create ci-runner --user ci --group builders --ttl 90d --data-dir /var/lib/mctunnel";
+
+const AUDIT_EXAMPLE: &str = "\
+Example:
+  mctunnel audit tail --data-dir /var/lib/mctunnel -f";
 
 const ADD_EXAMPLE: &str = "\
 Example:

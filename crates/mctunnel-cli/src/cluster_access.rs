@@ -112,7 +112,7 @@ fn locator(settings: &ClusterSettings, access: &ClusterAccess) -> anyhow::Result
 }
 
 /// Every pod with a service account has it.
-const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+pub(crate) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 fn read_roots(path: &PathBuf) -> Result<Roots, CaFileError> {
     Ok(Roots::Pem(read(path)?.into()))

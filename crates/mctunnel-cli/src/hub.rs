@@ -9,6 +9,7 @@ use crate::{
     settings::{Flags, HubRole, HubSettings, ProcessSettings},
     signals::Signals,
     telemetry::Telemetry,
+    trust::Trust,
 };
 use mctunnel::{
     ClusterFiles, ConnectAdapter, ConnectConfig, Gateway, HttpAdapter, HttpConfig, Hub, HubAdapter, HubAuthority,
@@ -43,12 +44,16 @@ async fn serve(process: ProcessSettings, settings: HubSettings) -> anyhow::Resul
     ready_file::clear(process.ready_file.as_deref())?;
     let listeners = Listeners::bind(&settings)?;
     let ready = listeners.ready()?;
-    let running = Running::start(&settings, listeners)?;
+    let running = Running::start(&settings, listeners).await?;
     let Ready { tunnel, gateway, sni, connect, admin, .. } = &ready;
-    if gateway.is_some() {
+    if gateway.is_some() && settings.trust.insecure_no_auth {
+        warn!(
+            "Nobody is asked who they are: whoever reaches the gateway on this machine is let in. For trying out only."
+        );
+    } else if gateway.is_some() && settings.trust.files.is_none() {
         warn!(
             "The gateway does not authenticate clients: a kube-apiserver does so itself, and services are open to whoever \
-             reaches the gateway, as far as the agents' lists go."
+             reaches the gateway, as far as the agents' lists go. Give --auth-config and --policy."
         );
     }
     info!(%tunnel, gateway, sni, connect, admin, "The hub is serving.");
@@ -124,6 +129,7 @@ struct Ready {
 struct Running {
     hub: Hub,
     ways: Ways,
+    trust: Trust,
     probe: Arc<HubProbe>,
     no_more_tunnels: CancellationToken,
     no_more_clients: CancellationToken,
@@ -133,12 +139,13 @@ struct Running {
 }
 
 impl Running {
-    fn start(settings: &HubSettings, listeners: Listeners) -> anyhow::Result<Self> {
+    async fn start(settings: &HubSettings, listeners: Listeners) -> anyhow::Result<Self> {
         let telemetry = Arc::new(Telemetry::new());
         let authority = HubAuthority::open_or_create(&settings.data_dir, &settings.hub_names)?;
         let clusters = Arc::new(ClusterFiles::new(&settings.data_dir));
         let hub = Hub::builder(&authority, clusters).observer(telemetry.clone()).build()?;
-        let ways = Ways::make(settings, &authority, &hub, &telemetry)?;
+        let trust = Trust::start(&settings.trust, &settings.data_dir).await?;
+        let ways = Ways::make(settings, &trust, &authority, &hub, &telemetry)?;
         let probe = Arc::new(HubProbe { hub: hub.clone(), draining: AtomicBool::new(false) });
 
         let (no_more_tunnels, no_more_clients) = (CancellationToken::new(), CancellationToken::new());
@@ -152,13 +159,13 @@ impl Running {
             background.push(process::owned(Admin::new(&telemetry, probe.clone()).serve(listener)));
         }
         let _background = background;
-        Ok(Self { hub, ways, probe, no_more_tunnels, no_more_clients, tunnels, clients, _background })
+        Ok(Self { hub, ways, trust, probe, no_more_tunnels, no_more_clients, tunnels, clients, _background })
     }
 
     /// Ends in the order that loses nobody, also when another hub has taken over the ports: first nobody is told to come here,
     /// then agents are told to move while clients that were accepted are still served.
     async fn end(self, grace: Duration) {
-        let Self { hub, ways, probe, no_more_tunnels, no_more_clients, tunnels, clients, _background } = self;
+        let Self { hub, ways, trust, probe, no_more_tunnels, no_more_clients, tunnels, clients, _background } = self;
         probe.draining.store(true, Ordering::Relaxed);
         no_more_tunnels.cancel();
         let _ = tunnels.await;
@@ -176,6 +183,8 @@ impl Running {
         }
         ways.cut();
         hub.stop().await;
+        drop(ways);
+        trust.end();
         info!("The hub has ended.");
     }
 }
@@ -192,6 +201,7 @@ struct Ways {
 impl Ways {
     fn make(
         settings: &HubSettings,
+        trust: &Trust,
         authority: &HubAuthority,
         hub: &Hub,
         telemetry: &Arc<Telemetry>,
@@ -200,15 +210,17 @@ impl Ways {
         config.wait_for_tunnel = settings.gateway_wait;
         config.server_timing = settings.server_timing;
         let mut http = HttpAdapter::new(hub.clone(), config, telemetry.clone());
+        let (fields, prefixes) = trust.forwarded();
+        http = http.checkpoint(trust.checkpoint.clone()).forwarded(fields, prefixes);
         if !settings.gateway_plain {
-            http = http.tls(authority.gateway_config()?);
+            http = http.tls(authority.gateway_config_for(trust.client_authorities())?);
         }
         let mut config = ConnectConfig::default();
         config.wait_for_tunnel = settings.tunnel_wait;
-        let connect = ConnectAdapter::new(hub.clone(), config, telemetry.clone());
+        let connect = ConnectAdapter::new(hub.clone(), config, telemetry.clone()).checkpoint(trust.checkpoint.clone());
         let mut config = SniConfig::new(&settings.sni_suffix);
         config.wait_for_tunnel = settings.gateway_wait;
-        let sni = SniAdapter::new(hub.clone(), config, telemetry.clone());
+        let sni = SniAdapter::new(hub.clone(), config, telemetry.clone()).checkpoint(trust.checkpoint.clone());
         Ok(Self {
             http: Arc::new(Gateway::new(http)),
             sni: Arc::new(Gateway::new(sni)),

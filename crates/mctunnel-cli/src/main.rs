@@ -3,10 +3,13 @@
 
 mod admin;
 mod agent;
+mod api_key;
+mod audit;
 mod cli;
 mod cluster;
 mod cluster_access;
 mod completion;
+mod control;
 mod demo;
 mod explain;
 mod hub;
@@ -19,7 +22,9 @@ mod ready_file;
 mod report;
 mod settings;
 mod signals;
+mod stored_api_keys;
 mod telemetry;
+mod trust;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -1,7 +1,9 @@
 //! What the user sees when a command cannot be carried out, and the status the program ends with.
 
 use crate::{
+    audit::AuditFailed,
     cluster_access::{CaFileError, NoToken},
+    control::ControlError,
     demo::DemoFailed,
     explain::UnknownCode,
     listen::ListenError,
@@ -9,6 +11,7 @@ use crate::{
     process::ProcessError,
     ready_file::ReadyFileError,
     settings::ConfigError,
+    trust::UnclearTrust,
 };
 use anyhow::Error;
 use mctunnel::{
@@ -19,6 +22,10 @@ use mctunnel::{
     core::InvalidClusterName,
     kube::{InvalidServiceRule, KubeError},
 };
+use mctunnel_audit::AuditError;
+use mctunnel_authn::AuthnError;
+use mctunnel_policy::PolicyError;
+use mctunnel_store::OpenStoreError;
 use std::process::ExitCode;
 
 /// Something did not work at run time.
@@ -28,6 +35,11 @@ const USAGE: u8 = 2;
 
 /// Tells the user, and gives the status to end with.
 pub(crate) fn failure(error: &Error) -> ExitCode {
+    if let Some(ControlError::Refused(refusal)) = error.downcast_ref() {
+        // The hub's code, which may be one that this version does not know.
+        output::note(&format!("error[{}]: {}\n  remedy: {}", refusal.code, refusal.message, refusal.remedy));
+        return ExitCode::from(RUNTIME);
+    }
     let (code, status) = coded(error);
     match code {
         Some(ErrorCode { code, remedy }) => output::note(&format!("error[{code}]: {error:#}\n  remedy: {remedy}")),
@@ -54,6 +66,16 @@ fn coded(error: &Error) -> (Option<ErrorCode>, u8) {
         (Some(error.code()), USAGE)
     } else if let Some(error) = error.downcast_ref::<KubeError>() {
         (Some(error.code()), RUNTIME)
+    } else if let Some(error) = error.downcast_ref::<UnclearTrust>() {
+        (Some(error.code()), USAGE)
+    } else if let Some(error) = error.downcast_ref::<AuthnError>() {
+        (Some(error.code()), USAGE)
+    } else if let Some(error) = error.downcast_ref::<PolicyError>() {
+        (Some(error.code()), USAGE)
+    } else if let Some(error) = error.downcast_ref::<AuditError>() {
+        (Some(error.code()), RUNTIME)
+    } else if let Some(error) = error.downcast_ref::<OpenStoreError>() {
+        (Some(error.code()), RUNTIME)
     } else if let Some(error) = error.downcast_ref::<NoToken>() {
         (Some(error.code()), USAGE)
     } else if let Some(error) = error.downcast_ref::<CaFileError>() {
@@ -64,6 +86,10 @@ fn coded(error: &Error) -> (Option<ErrorCode>, u8) {
         let code = ErrorCode { code: "MCT-CLUSTER-BAD-NAME", remedy: "choose a name such as cluster-a" };
         (Some(code), USAGE)
     } else if let Some(error) = error.downcast_ref::<IdentityError>() {
+        (Some(error.code()), RUNTIME)
+    } else if let Some(error) = error.downcast_ref::<ControlError>() {
+        (Some(error.code()), RUNTIME)
+    } else if let Some(error) = error.downcast_ref::<AuditFailed>() {
         (Some(error.code()), RUNTIME)
     } else if let Some(error) = error.downcast_ref::<ListenError>() {
         (Some(error.code()), RUNTIME)

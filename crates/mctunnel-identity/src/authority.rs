@@ -104,6 +104,18 @@ impl HubAuthority {
         tls::gateway(Arc::new(Showing(Arc::clone(&self.shared))))
     }
 
+    /// The same for clients that may show a certificate: one that ends in `authorities` is let in to be judged, one that does not
+    /// is refused at once, and none at all is as good as before.
+    pub fn gateway_config_for(
+        &self,
+        authorities: Vec<CertificateDer<'static>>,
+    ) -> Result<Arc<rustls::ServerConfig>, IdentityError> {
+        if authorities.is_empty() {
+            return self.gateway_config();
+        }
+        tls::gateway_for(Arc::new(Showing(Arc::clone(&self.shared))), authorities)
+    }
+
     /// Whether a chain that passed [`HubAuthority::server_config`] leads to the operator's own CA and not to the hub's.
     #[must_use]
     pub fn is_of_own_ca(&self, certificates: &[CertificateDer<'_>]) -> bool {

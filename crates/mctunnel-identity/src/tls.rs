@@ -95,6 +95,30 @@ pub(crate) fn gateway(shown: Arc<dyn ShownCertificate>) -> Result<Arc<ServerConf
     Ok(Arc::new(config))
 }
 
+/// The same, for clients that may show a certificate.
+pub(crate) fn gateway_for(
+    shown: Arc<dyn ShownCertificate>,
+    authorities: Vec<CertificateDer<'static>>,
+) -> Result<Arc<ServerConfig>, IdentityError> {
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authorities)?), provider())
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| {
+            IdentityError::crypto("check clients' certificates")(rustls::Error::General(error.to_string()))
+        })?;
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13, &TLS12])
+        .map_err(IdentityError::crypto("offer TLS 1.3 and 1.2"))?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(Arc::new(OfTheMoment(shown)));
+    config.alpn_protocols = vec![ALPN.to_vec(), b"http/1.1".to_vec()];
+    config.max_early_data_size = 0;
+    // A resumed session would show the certificate of a handshake that may be long ago.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
 /// The agent's side: the hub must show a certificate of one of `authorities`, which are the only roots.
 pub(crate) fn client(
     authorities: Vec<CertificateDer<'static>>,

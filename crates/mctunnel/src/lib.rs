@@ -106,8 +106,8 @@ pub use mctunnel_core::{
     OpenRequest, Priority, Protocol, Scheme, Secret, ServicePort, ServiceTarget, Target,
 };
 pub use mctunnel_gateway::{
-    Client, ConnectAdapter, ConnectConfig, ForwardError, ForwardedBody, Gateway, HttpAdapter, HttpConfig, HttpForward,
-    HubAdapter, Onward, OpenStream, SniAdapter, SniConfig,
+    Checkpoint, Client, ConnectAdapter, ConnectConfig, ForwardError, ForwardedBody, Gateway, HttpAdapter, HttpConfig,
+    HttpForward, HubAdapter, Onward, OpenStream, SniAdapter, SniConfig,
 };
 pub use mctunnel_hub::Hub;
 pub use mctunnel_identity::{ClusterFiles, HubAuthority, IdentityError, JoinBundle};

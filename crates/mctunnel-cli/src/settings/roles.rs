@@ -1,6 +1,7 @@
 //! The settings of each role as the rest of the program uses them: typed and checked.
 
 use super::{ConfigError, effective::Effective};
+use crate::trust::{AuditTo, Files, UnclearTrust};
 use mctunnel::{AllowList, Host, ProxySettings};
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 use tracing_subscriber::EnvFilter;
@@ -65,10 +66,49 @@ pub(crate) struct HubSettings {
     pub(crate) hub_names: Vec<String>,
     pub(crate) tunnel_wait: Duration,
     pub(crate) reuse_port: bool,
+    pub(crate) trust: TrustSettings,
+}
+
+/// What a hub is told about its clients.
+#[derive(Debug)]
+pub(crate) struct TrustSettings {
+    /// `None`: nobody is asked who they are.
+    pub(crate) files: Option<Files>,
+    pub(crate) audit: AuditTo,
+    pub(crate) kubeconfig: Option<PathBuf>,
+    pub(crate) insecure_no_auth: bool,
+}
+
+impl TrustSettings {
+    fn read(effective: &Effective, gateway: Option<SocketAddr>) -> anyhow::Result<Self> {
+        let half = |given, missing| Err(UnclearTrust::Half { given, missing });
+        let files = match (effective.path("auth_config"), effective.path("policy")) {
+            (Some(providers), Some(policy)) => Some(Files { providers, policy, next: effective.path("shadow_policy") }),
+            (Some(_), None) => half("--auth-config", "--policy")?,
+            (None, Some(_)) => half("--policy", "--auth-config")?,
+            (None, None) => None,
+        };
+        let insecure_no_auth = effective.switch("insecure_no_auth")?;
+        if insecure_no_auth && files.is_some() {
+            return Err(UnclearTrust::Both.into());
+        }
+        if let (true, Some(address)) = (insecure_no_auth, gateway.filter(|address| !address.ip().is_loopback())) {
+            return Err(UnclearTrust::Exposed(address).into());
+        }
+        let audit = match effective.required("audit_log")? {
+            "off" => AuditTo::Off,
+            "stdout" => AuditTo::Stdout,
+            "auto" if files.is_some() => AuditTo::DataDir,
+            "auto" => AuditTo::Off,
+            path => AuditTo::File(path.into()),
+        };
+        let kubeconfig = effective.path("review_kubeconfig");
+        Ok(Self { files, audit, kubeconfig, insecure_no_auth })
+    }
 }
 
 impl HubSettings {
-    pub(crate) fn read(effective: &Effective) -> Result<(ProcessSettings, Self), ConfigError> {
+    pub(crate) fn read(effective: &Effective) -> anyhow::Result<(ProcessSettings, Self)> {
         let tunnel_listen = effective
             .listen("tunnel_listen")?
             .ok_or_else(|| effective.bad_value("tunnel_listen", "a hub without tunnels is of no use"))?;
@@ -76,12 +116,14 @@ impl HubSettings {
         let exposed = connect_listen.filter(|address| !address.ip().is_loopback());
         if let (Some(address), false) = (exposed, effective.switch("insecure_connect_anywhere")?) {
             let setting = effective.name_of("connect_listen");
-            return Err(ConfigError::ConnectExposed { setting, address: address.to_string() });
+            return Err(ConfigError::ConnectExposed { setting, address: address.to_string() }.into());
         }
+        let gateway_listen = effective.listen("gateway_listen")?;
         let settings = Self {
+            trust: TrustSettings::read(effective, gateway_listen)?,
             data_dir: effective.required("data_dir")?.into(),
             tunnel_listen,
-            gateway_listen: effective.listen("gateway_listen")?,
+            gateway_listen,
             sni_listen: effective.listen("sni_listen")?,
             sni_suffix: effective.required("sni_suffix")?.to_owned(),
             gateway_plain: effective.switch("gateway_plain")?,

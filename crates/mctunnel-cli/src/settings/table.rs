@@ -129,6 +129,33 @@ const HUB: &[Setting] = &[
     ),
     switch("server_timing", "Tell clients the time of each hop, in the header server-timing"),
     one(
+        "auth_config",
+        "FILE",
+        None,
+        "Who clients are: a YAML file with providers (OIDC, certificates, API keys, TokenReview, a front proxy); watched. \
+         Needs --policy",
+    ),
+    one(
+        "policy",
+        "FILE",
+        None,
+        "What clients may do: a YAML file with roles and bindings; watched. Needs --auth-config",
+    ),
+    one(
+        "shadow_policy",
+        "FILE",
+        None,
+        "A policy to try out: what it would decide otherwise is logged and changes nothing",
+    ),
+    one(
+        "audit_log",
+        "WHERE",
+        Some("auto"),
+        "Where every request is recorded: a file, 'stdout', 'off', or 'auto': the data directory once there is a policy",
+    ),
+    one("review_kubeconfig", "FILE", None, "How the hub asks its own cluster whose a token is; in a pod not needed"),
+    switch("insecure_no_auth", "Let every client in that reaches the gateway on loopback; for trying out only"),
+    one(
         "connect_listen",
         "ADDR",
         Some("127.0.0.1:8081"),

@@ -146,7 +146,7 @@ fn connect_is_taken_on_loopback_only_unless_told_otherwise() {
     }
     for exposed in ["0.0.0.0:0", "[::]:0", "10.0.0.1:8081"] {
         let error = read(&["--connect-listen", exposed]).expect_err(exposed);
-        assert_eq!(error.code().code, "MCT-CONFIG-CONNECT-EXPOSED");
+        assert_eq!(error.downcast_ref::<ConfigError>().unwrap().code().code, "MCT-CONFIG-CONNECT-EXPOSED");
         assert!(read(&["--connect-listen", exposed, "--insecure-connect-anywhere"]).is_ok());
     }
 }

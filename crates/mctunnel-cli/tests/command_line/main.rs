@@ -2,6 +2,8 @@
 
 #![expect(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
+mod api_keys;
+mod audit;
 mod clusters;
 mod configuration;
 mod help;

@@ -1,0 +1,89 @@
+//! The command's side: speaks to the hub that runs, or does the hub's work when none does.
+
+use super::{
+    Command, ControlError, Handler, Reply,
+    protocol::{Request, VERSION},
+    socket::SocketPath,
+};
+use mctunnel_store::{FileStore, OpenStoreError};
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::net::UnixStream,
+    path::Path,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// How long a hub may take to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait for a hub that has the store and does not listen yet, or no more.
+const BETWEEN: Duration = Duration::from_secs(5);
+/// Until the next look.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The longest answer: many keys.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Has a command carried out: by the hub of the data directory if one runs, else here.
+pub(crate) fn call(data_dir: &Path, command: &Command) -> Result<Reply, ControlError> {
+    let exists = data_dir.is_dir();
+    if !exists && !matches!(command, Command::ApiKeyCreate { .. }) {
+        return Err(ControlError::NoDataDirectory { data_dir: data_dir.to_owned() });
+    }
+    let until = Instant::now() + BETWEEN;
+    loop {
+        if exists && let Some(hub) = connect(data_dir)? {
+            return ask(data_dir, hub, command);
+        }
+        if *command == Command::Ping {
+            return Err(ControlError::NoHub { data_dir: data_dir.to_owned() });
+        }
+        match FileStore::open(data_dir) {
+            Ok(store) => return accepted(Handler::new(Arc::new(store))?.handle(command.clone())),
+            Err(OpenStoreError::InUse { .. }) if Instant::now() < until => thread::sleep(PAUSE),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The hub, if one listens.
+fn connect(data_dir: &Path) -> Result<Option<UnixStream>, ControlError> {
+    let path = SocketPath::of(data_dir)?;
+    match UnixStream::connect(path.usable()) {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
+        Err(error) => Err(path.error("reach")(error)),
+    }
+}
+
+fn ask(data_dir: &Path, hub: UnixStream, command: &Command) -> Result<Reply, ControlError> {
+    let path = SocketPath::of(data_dir)?;
+    let line = exchange(hub, command).map_err(path.error("speak to the hub on"))?;
+    if line.is_empty() {
+        return Err(ControlError::BadAnswer("it closed the connection".to_owned()));
+    }
+    let reply = serde_json::from_str(&line).map_err(|error| ControlError::BadAnswer(error.to_string()))?;
+    accepted(reply)
+}
+
+fn exchange(mut hub: UnixStream, command: &Command) -> io::Result<String> {
+    hub.set_read_timeout(Some(PATIENCE))?;
+    hub.set_write_timeout(Some(PATIENCE))?;
+    let mut request = serde_json::to_string(&Request { version: VERSION, command })?;
+    request.push('\n');
+    hub.write_all(request.as_bytes())?;
+    let mut line = String::new();
+    BufReader::new(hub.take(MOST_BYTES)).read_line(&mut line)?;
+    Ok(line)
+}
+
+fn accepted(reply: Reply) -> Result<Reply, ControlError> {
+    match reply {
+        Reply::Failed(failure) => Err(ControlError::Refused(failure)),
+        reply @ (Reply::Pong { .. }
+        | Reply::ApiKeyCreated { .. }
+        | Reply::ApiKeys { .. }
+        | Reply::ApiKeyRevoked { .. }) => Ok(reply),
+    }
+}

@@ -1,0 +1,118 @@
+//! What a check finds: mistakes, and rules that can never decide.
+
+use mctunnel_policy::{Severity, check};
+
+fn text(rules: &str, bindings: &str, deny: &str) -> String {
+    format!(
+        "version: 1\nclusters: {{c1: {{env: dev}}}}\nroles:\n  r:\n    rules:\n{rules}bindings:\n{bindings}deny: [{deny}]\n"
+    )
+}
+
+const RULE: &str =
+    "      - {clusters: [c1], namespaces: [a], apiGroups: [''], resources: [pods], names: ['*'], verbs: [get, list]}\n";
+const BINDING: &str = "  - {name: b, role: r, users: [alice], providers: ['*']}\n";
+
+fn findings(text: &str) -> Vec<String> {
+    check(text).iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_sound_policy_has_no_findings() {
+    assert_eq!(findings(&text(RULE, BINDING, "")), [] as [&str; 0]);
+}
+
+#[test]
+fn rules_that_can_never_decide_are_found_with_their_line() {
+    for (rules, bindings, deny, told) in [
+        (
+            format!("{RULE}{}", RULE.replace("get, list", "get")),
+            BINDING.to_owned(),
+            "",
+            "warning: line 7: role r, rule 2: it can never decide: rule 1 has all of it already",
+        ),
+        (
+            RULE.to_owned(),
+            BINDING.to_owned(),
+            "{name: d, users: ['*'], providers: ['*'], rules: [{clusters: ['*'], namespaces: ['*'], apiGroups: ['*'], \
+             resources: ['*/*'], names: ['*'], verbs: ['*']}]}",
+            "warning: line 6: role r, rule 1: it can never allow anything: deny d has all of it, for everybody",
+        ),
+        (RULE.to_owned(), "  []\n".to_owned(), "", "warning: line 5: role r: no binding gives it to anybody"),
+        (
+            RULE.to_owned(),
+            format!("{BINDING}{}", BINDING.replace("name: b", "name: c")),
+            "",
+            "warning: line 9: binding c: it changes nothing: binding b gives the role to the same users already",
+        ),
+        (
+            RULE.to_owned(),
+            BINDING.replace("}", ", notAfter: '2020-01-01T00:00:00Z'}"),
+            "",
+            "warning: line 8: binding b: it ended: notAfter has passed",
+        ),
+        (
+            RULE.replace("clusters: [c1]", "clusterLabels: {env: prod}"),
+            BINDING.to_owned(),
+            "",
+            "warning: line 6: role r, rule 1: it can never decide: no cluster has these labels",
+        ),
+        (
+            RULE.replace("[c1]", "[c2]"),
+            BINDING.to_owned(),
+            "",
+            "warning: line 6: role r, rule 1: the cluster c2 is not among clusters",
+        ),
+        (
+            RULE.replace("[pods]", "[pods/exec]").replace("get, list", "create"),
+            BINDING.to_owned(),
+            "",
+            "warning: line 6: role r, rule 1: pods/exec is reached by the verb connect alone, which is not among verbs",
+        ),
+        (
+            RULE.replace("[pods]", "[deployments]"),
+            BINDING.to_owned(),
+            "",
+            "warning: line 6: role r, rule 1: deployments is in the API group \"apps\", which is not among apiGroups",
+        ),
+        (
+            RULE.replace("[pods]", "[pod]"),
+            BINDING.to_owned(),
+            "",
+            "warning: line 6: role r, rule 1: Kubernetes has no resource pod in these API groups; did you mean pods?",
+        ),
+        (
+            RULE.to_owned(),
+            BINDING.to_owned(),
+            "{name: d, users: [bob], providers: ['*'], rules: [{clusters: ['*'], namespaces: ['*'], apiGroups: [''], \
+             resources: [pods], names: ['*'], verbs: ['*']}]}",
+            "warning: line 9: deny d, rule 1: it denies pods, but not pods/exec, pods/attach, pods/portforward, pods/proxy: a \
+             resource never has its subresources; add pods/*",
+        ),
+    ] {
+        let text = text(&rules, &bindings, deny);
+        assert_eq!(findings(&text), [told], "{text}");
+    }
+}
+
+#[test]
+fn mistakes_are_errors() {
+    let broken = text(&RULE.replace("get, list", "gett"), &BINDING.replace("role: r", "role: q"), "");
+    let found = check(&broken);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found.iter().all(|finding| finding.severity == Severity::Error && finding.problem.line.is_some()),
+        "{found:?}"
+    );
+    assert!(!check("").is_empty() && !check("{").is_empty());
+}
+
+#[test]
+fn names_of_others_are_not_judged() {
+    for rule in [
+        RULE.replace("['']", "[example.com]").replace("[pods]", "[widgets]"),
+        RULE.replace("['']", "['*']").replace("[pods]", "[anything]"),
+        RULE.replace("[pods]", "['*']"),
+    ] {
+        assert_eq!(findings(&text(&rule, BINDING, "")), [] as [&str; 0], "{rule}");
+    }
+}

@@ -1,0 +1,20 @@
+//! Policies as a whole: what they decide, what is refused when they are read, and what an independent reading of the same documents
+//! decides.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod check;
+mod decide;
+mod expectation;
+mod generate;
+mod oracle;
+mod properties;
+mod question;
+mod strict;
+mod verbs;
