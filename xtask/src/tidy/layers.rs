@@ -12,6 +12,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("mctunnel-tunnel", 2),
     ("mctunnel-identity", 2),
     ("mctunnel-authn", 2),
+    ("mctunnel-policy", 2),
     ("mctunnel-http", 2),
     ("mctunnel-store", 2),
     ("mctunnel-audit", 2),
