@@ -79,11 +79,11 @@ pub(super) async fn forward(
         () = writer.cut() => return Passed::broken("the client went away"),
     };
     match (answered, keep) {
-        (Ok((response, taken)), None) => answer(proxy, response, taken, writer).await,
+        (Ok((response, taken)), None) => answer(proxy, speak, response, taken, writer).await,
         (Ok((response, taken)), Some(reader)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
             switch(response, taken, MessageHalves { writer, reader }).await
         }
-        (Ok((response, taken)), Some(_)) => answer(proxy, response, taken, writer).await,
+        (Ok((response, taken)), Some(_)) => answer(proxy, speak, response, taken, writer).await,
         (Err(failure), _) => fail(writer, failure.code, failure.message).await,
     }
 }
@@ -171,6 +171,7 @@ fn unreached(located: &Located, Unreached { address, error }: &Unreached) -> Fai
 /// Passes the target's answer back, and keeps the connection if both sides are done with it.
 async fn answer(
     proxy: &ServiceProxy,
+    speak: Speak,
     response: Response<Incoming>,
     taken: Taken,
     mut writer: MessageWriter<Stream>,
@@ -180,7 +181,11 @@ async fn answer(
         let reason = "the target changed the protocol without being asked".to_owned();
         return fail(writer, RefuseCode::TargetUnreachable, reason).await;
     }
-    let kind = BodyKind::of(&body);
+    let kind = match (BodyKind::of(&body), speak) {
+        // Trailers may follow, whatever the length.
+        (BodyKind::Raw, Speak::Http2) => BodyKind::Chunks,
+        (kind, _) => kind,
+    };
     let head = ResponseHead { status: parts.status, fields: parts.headers, body: kind };
     let head = Answer::Head(head).encode();
     let head_len = head.len();

@@ -2,7 +2,7 @@
 
 use super::{BadHead, BadTarget};
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use mctunnel_core::{AuditFull, ErrorCode, OpenError, Unauthenticated};
 use std::time::Duration;
@@ -42,6 +42,9 @@ pub(super) enum Refused {
     /// The target's answer must not be passed on.
     #[error("{0}")]
     BadAnswer(&'static str),
+    /// The answer broke off before its end.
+    #[error("the answer was cut: {0}")]
+    Cut(String),
 }
 
 impl Refused {
@@ -57,7 +60,7 @@ impl Refused {
             }
             Self::Denied(_) => StatusCode::FORBIDDEN,
             Self::Open(error) => StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::BAD_GATEWAY),
-            Self::BadAnswer(_) => StatusCode::BAD_GATEWAY,
+            Self::BadAnswer(_) | Self::Cut(_) => StatusCode::BAD_GATEWAY,
         }
     }
 
@@ -99,6 +102,10 @@ impl Refused {
                 code: "MCT-HTTP-BAD-ANSWER",
                 remedy: "check what the target answers; the gateway does not pass this on",
             },
+            Self::Cut(_) => ErrorCode {
+                code: "MCT-HTTP-CUT",
+                remedy: "try again if it may be done twice; the agent's log says whether the target or the tunnel broke",
+            },
         }
     }
 
@@ -114,7 +121,8 @@ impl Refused {
             | Self::Target(_)
             | Self::Metadata(_)
             | Self::Denied(_)
-            | Self::BadAnswer(_) => None,
+            | Self::BadAnswer(_)
+            | Self::Cut(_) => None,
         }
     }
 
@@ -153,16 +161,22 @@ impl Refused {
 
     /// The answer for a gRPC client: a call that ended before it began.
     pub(super) fn to_grpc(&self) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::default());
+        *response.headers_mut() = self.to_grpc_trailers();
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        response
+    }
+
+    /// The end of a gRPC call that had begun.
+    pub(super) fn to_grpc_trailers(&self) -> HeaderMap {
         let code = self.code();
         let message = printable(&format!("{self} ({}: {})", code.code, code.remedy));
-        let mut response = Response::new(Full::default());
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        headers.insert("grpc-status", HeaderValue::from_static(grpc_code(self.status())));
+        let mut trailers = HeaderMap::new();
+        trailers.insert("grpc-status", HeaderValue::from_static(grpc_code(self.status())));
         if let Ok(message) = HeaderValue::from_str(&message) {
-            headers.insert("grpc-message", message);
+            trailers.insert("grpc-message", message);
         }
-        response
+        trailers
     }
 }
 

@@ -1,5 +1,6 @@
 //! The body of an answer: the target's, as it comes through the tunnel, or our own.
 
+use super::answer::Refused;
 use crate::open_stream::OpenStream;
 use bytes::Bytes;
 use http_body_util::Full;
@@ -19,6 +20,17 @@ use tokio_util::task::AbortOnDropHandle;
 pub(super) enum GatewayBody<S: ByteStream> {
     Own(Full<Bytes>),
     Tunnelled(Box<Tunnelled<S>>),
+}
+
+impl<S: ByteStream> GatewayBody<S> {
+    /// For gRPC over HTTP/2: should the answer be cut, the call ends with a status that says so. A reset would be read as an
+    /// internal error, and not be tried again.
+    pub(super) fn cut_as_status(mut self) -> Self {
+        if let Self::Tunnelled(body) = &mut self {
+            body.cut_as_status = true;
+        }
+        self
+    }
 }
 
 impl<S: ByteStream> From<Full<Bytes>> for GatewayBody<S> {
@@ -88,11 +100,13 @@ pub(super) struct Tunnelled<S: ByteStream> {
     bytes_down: u64,
     /// A quota on bytes says to wait.
     pause: Option<Pin<Box<Sleep>>>,
+    cut_as_status: bool,
 }
 
 impl<S: ByteStream> Tunnelled<S> {
     pub(super) fn new(body: MessageBody<S>, upload: Option<AbortOnDropHandle<()>>, open: OpenStream) -> Self {
-        let mut tunnelled = Self { body, _upload: upload, open: Some(open), bytes_down: 0, pause: None };
+        let mut tunnelled =
+            Self { body, _upload: upload, open: Some(open), bytes_down: 0, pause: None, cut_as_status: false };
         if tunnelled.body.is_end_stream() {
             tunnelled.ended(None);
         }
@@ -103,14 +117,20 @@ impl<S: ByteStream> Tunnelled<S> {
         if let Some(Poll::Ready(rule)) = self.open.as_ref().map(|open| open.poll_revoked(cx)) {
             let cut = std::io::Error::new(std::io::ErrorKind::PermissionDenied, rule.to_string());
             self.ended(Some(cut.to_string()));
-            return Poll::Ready(Some(Err(ExchangeError::Cut(cut))));
+            return Poll::Ready(Some(self.cut(ExchangeError::Cut(cut), |_| Refused::Denied(rule.to_string()))));
         }
         if let Some(pause) = &mut self.pause {
             ready!(pause.as_mut().poll(cx));
             self.pause = None;
         }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Err(error)) = frame {
+            self.ended(Some(error.to_string()));
+            return Poll::Ready(Some(self.cut(error, |error| Refused::Cut(told(error)))));
+        }
         match &frame {
+            // Nothing follows trailers, and nobody asks again.
+            Some(Ok(frame)) if frame.is_trailers() => self.ended(None),
             Some(Ok(frame)) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
                 let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -118,15 +138,31 @@ impl<S: ByteStream> Tunnelled<S> {
                 let wait = self.open.as_ref().map_or(Duration::ZERO, |open| open.moved(bytes));
                 self.pause = (!wait.is_zero()).then(|| Box::pin(tokio::time::sleep(wait)));
             }
-            Some(Err(error)) => self.ended(Some(error.to_string())),
-            None => self.ended(None),
+            Some(Err(_)) | None => self.ended(None),
         }
         Poll::Ready(frame)
+    }
+
+    /// The last frame of an answer that does not end as it should.
+    fn cut(
+        &self,
+        error: ExchangeError,
+        refused: impl FnOnce(&ExchangeError) -> Refused,
+    ) -> Result<Frame<Bytes>, ExchangeError> {
+        if self.cut_as_status { Ok(Frame::trailers(refused(&error).to_grpc_trailers())) } else { Err(error) }
     }
 
     fn ended(&mut self, error: Option<String>) {
         if let Some(open) = self.open.take() {
             open.ended(0, self.bytes_down, error);
         }
+    }
+}
+
+/// The error and what is behind it.
+fn told(error: &ExchangeError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
     }
 }

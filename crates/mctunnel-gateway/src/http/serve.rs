@@ -1,15 +1,17 @@
 //! One client connection: TLS, HTTP/1.1 behind the guard or HTTP/2, and a graceful end.
 
-use super::{Guarded, HttpAdapter, RefusedHead, service::serve_request, upgrade::Pipes};
+use super::{
+    Guarded, HttpAdapter, RefusedHead, body::GatewayBody, grpc::is_grpc, service::serve_request, upgrade::Pipes,
+};
 use crate::Client;
 use hyper::{
-    Request,
+    Request, Response,
     body::Incoming,
     server::conn::{http1, http2},
     service::service_fn,
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use mctunnel_core::{ClientCertificate, Open};
+use mctunnel_core::{ByteStream, ClientCertificate, Open};
 use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -90,7 +92,7 @@ async fn serve_http2<O: Open>(
         let (adapter, connection) = (Arc::clone(adapter), Arc::clone(&connection));
         service_fn(move |request| {
             let (adapter, connection) = (Arc::clone(&adapter), Arc::clone(&connection));
-            async move { answer(&adapter, &connection, request).await }
+            async move { answer(&adapter, &connection, request).await.map(for_grpc) }
         })
     };
     let mut serving = pin!(
@@ -127,9 +129,14 @@ async fn answer<O: Open>(
     adapter: &Arc<HttpAdapter<O>>,
     connection: &Arc<Connection>,
     request: Request<Incoming>,
-) -> Result<hyper::Response<super::body::GatewayBody<O::Stream>>, Infallible> {
+) -> Result<Response<GatewayBody<O::Stream>>, Infallible> {
     // Boxed: a connection that waits for its next request does not keep the room the last one needed.
     Ok(Box::pin(serve_request(adapter, connection, request)).await)
+}
+
+/// Has an answer to a gRPC call end with a status, whatever happens.
+fn for_grpc<S: ByteStream>(response: Response<GatewayBody<S>>) -> Response<GatewayBody<S>> {
+    if is_grpc(response.headers()) { response.map(GatewayBody::cut_as_status) } else { response }
 }
 
 fn note(peer: SocketAddr, ended: Result<(), hyper::Error>) {

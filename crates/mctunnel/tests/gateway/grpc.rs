@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
+use mctunnel::core::Happening;
 use std::convert::Infallible;
 use tokio::sync::mpsc;
 
@@ -49,6 +50,27 @@ async fn a_call_streams_both_ways_and_ends_with_trailers() {
     let trailers = answers.frame().await.unwrap().unwrap().into_trailers().unwrap();
     assert_eq!(trailers["grpc-status"], "0");
     assert!(answers.frame().await.is_none());
+}
+
+#[tokio::test]
+async fn a_call_that_ends_well_is_reported_so() {
+    let rig = Rig::start_tls().await;
+    let (address, _server) = echo_http2().await;
+    let _agent = rig.agent("cluster-a", address).await;
+    let (mut sender, _connection) = http2_client(&rig).await;
+    let response = sender.send_request(call("cluster-a").body(Full::from("hello")).unwrap()).await.unwrap();
+    assert!(response.into_body().collect().await.unwrap().trailers().is_some());
+    let ended = loop {
+        let ended = rig.happenings.lock().iter().find_map(|happening| {
+            let Happening::StreamEnded { error, bytes_down, .. } = happening else { return None };
+            Some((error.clone(), *bytes_down))
+        });
+        match ended {
+            Some(ended) => break ended,
+            None => tokio::task::yield_now().await,
+        }
+    };
+    assert_eq!(ended, (None, 5));
 }
 
 #[tokio::test]

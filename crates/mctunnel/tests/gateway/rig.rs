@@ -4,7 +4,7 @@ use mctunnel::{
     Agent, ClusterFiles, ClusterName, Gateway, HttpAdapter, HttpConfig, Hub, HubAuthority, JoinBundle, PinnedTargets,
     ServiceProxy, ServiceProxyConfig, ServiceTarget,
     agent::Impersonate,
-    core::{PermitService, Secret, Unobserved},
+    core::{Happening, Observe, PermitService, Secret},
 };
 use parking_lot::Mutex;
 use rustls::{ClientConfig, RootCertStore};
@@ -26,6 +26,8 @@ pub(crate) struct Rig {
     pub(crate) hub_address: SocketAddr,
     authority: HubAuthority,
     clusters: ClusterFiles,
+    /// What the gateway has reported.
+    pub(crate) happenings: Arc<Mutex<Vec<Happening>>>,
     _data: TempDir,
     _tasks: JoinSet<()>,
 }
@@ -63,12 +65,13 @@ impl Rig {
         let hub_address = listener.local_addr().unwrap();
         let serving = hub.clone();
         tasks.spawn(async move { serving.serve_tunnels(listener, serving.stopping()).await });
-        let adapter = HttpAdapter::new(hub.clone(), HttpConfig::default(), Arc::new(Unobserved));
+        let happenings = Arc::default();
+        let adapter = HttpAdapter::new(hub.clone(), HttpConfig::default(), Arc::new(Notes(Arc::clone(&happenings))));
         let adapter = change(&authority, adapter);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let gateway = listener.local_addr().unwrap();
         tasks.spawn(async move { Gateway::new(adapter).serve(listener, CancellationToken::new()).await });
-        Self { gateway, hub, hub_address, authority, clusters, _data: data, _tasks: tasks }
+        Self { gateway, hub, hub_address, authority, clusters, happenings, _data: data, _tasks: tasks }
     }
 
     /// Starts the agent of a cluster whose kube-apiserver, and whose service `default/web`, is at `target`.
@@ -165,6 +168,14 @@ impl RunningAgent {
     /// Ends at once, streams and all.
     pub(crate) fn kill(self) {
         self.agent.stop();
+    }
+}
+
+struct Notes(Arc<Mutex<Vec<Happening>>>);
+
+impl Observe for Notes {
+    fn observe(&self, happening: &Happening) {
+        self.0.lock().push(happening.clone());
     }
 }
 
