@@ -18,6 +18,7 @@ mod fields;
 mod forward;
 mod grpc;
 mod guard;
+mod h2_tasks;
 mod route;
 mod serve;
 mod service;

@@ -75,6 +75,10 @@ pub(super) async fn switch<O: Open>(
         let halves = MessageHalves { writer, reader };
         return upgrade::switch(connection, routed.asked, answer, on_upgrade, halves, open);
     }
+    if routed.asked == Asked::WebSocketOverHttp2 && answer.status.is_success() {
+        // Passed on, it would tell the client that the WebSocket is there.
+        return Err(Refused::BadAnswer("the target answered without changing the protocol"));
+    }
     // The agent may be gone already, with all of its answer sent.
     let _ = writer.finish().await;
     let mut response = respond(answer, &routed.prefix, reader, None, open)?;

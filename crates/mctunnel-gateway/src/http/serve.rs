@@ -1,7 +1,8 @@
 //! One client connection: TLS, HTTP/1.1 behind the guard or HTTP/2, and a graceful end.
 
 use super::{
-    Guarded, HttpAdapter, RefusedHead, body::GatewayBody, grpc::is_grpc, service::serve_request, upgrade::Pipes,
+    Guarded, HttpAdapter, RefusedHead, body::GatewayBody, grpc::is_grpc, h2_tasks::Http2Tasks, service::serve_request,
+    upgrade::Pipes,
 };
 use crate::Client;
 use hyper::{
@@ -10,7 +11,7 @@ use hyper::{
     server::conn::{http1, http2},
     service::service_fn,
 };
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use mctunnel_core::{ByteStream, ClientCertificate, Open};
 use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc};
 use tokio::{
@@ -96,7 +97,7 @@ async fn serve_http2<O: Open>(
         })
     };
     let mut serving = pin!(
-        http2::Builder::new(TokioExecutor::new())
+        http2::Builder::new(Http2Tasks)
             .timer(TokioTimer::new())
             .enable_connect_protocol()
             .max_concurrent_streams(adapter.forward.config.max_requests_per_connection)

@@ -5,12 +5,13 @@ use super::{
     body::GatewayBody,
     fields,
     guard::{BadHead, Guarded},
+    h2_tasks::{self, Http2Client},
     serve::Connection,
 };
 use crate::open_stream::OpenStream;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use http_body_util::Full;
 use hyper::{
     ext::Protocol,
@@ -21,7 +22,7 @@ use mctunnel_core::ByteStream;
 use mctunnel_http::{MessageHalves, ResponseHead};
 use parking_lot::Mutex;
 use tokio::{
-    io::{AsyncWriteExt, copy_bidirectional},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy_bidirectional},
     net::TcpStream,
     task::JoinSet,
 };
@@ -39,13 +40,19 @@ pub(super) enum Asked {
 
 /// Finds out what is asked for.
 pub(super) fn asked(parts: &Parts) -> Result<Asked, Refused> {
+    if is_websocket_over_http2(parts) {
+        return Ok(Asked::WebSocketOverHttp2);
+    }
     if parts.method == Method::CONNECT {
-        return match parts.extensions.get::<Protocol>() {
-            Some(protocol) if protocol.as_str() == "websocket" => Ok(Asked::WebSocketOverHttp2),
-            _ => Err(Refused::Head(BadHead::Method)),
-        };
+        return Err(Refused::Head(BadHead::Method));
     }
     Ok(if parts.headers.contains_key(header::UPGRADE) { Asked::Upgrade } else { Asked::Nothing })
+}
+
+/// Whether it is the extended CONNECT of RFC 8441.
+pub(super) fn is_websocket_over_http2(parts: &Parts) -> bool {
+    let protocol = parts.extensions.get::<Protocol>();
+    parts.method == Method::CONNECT && protocol.is_some_and(|protocol| protocol.as_str() == "websocket")
 }
 
 /// Takes the client's connection-to-be from the request, and writes the request as HTTP/1.1 would have it.
@@ -76,31 +83,36 @@ pub(super) fn switch<S: ByteStream>(
         return Err(Refused::BadAnswer("the target changed the protocol without being asked"));
     };
     open.started();
+    let over_http2 = (asked == Asked::WebSocketOverHttp2).then(h2_tasks::hold);
     connection.pipes.spawn(async move {
         let (Ok(client), Some((stream, early))) = (on_upgrade.await, halves.reunite()) else {
             return open.ended(0, 0, Some("the client did not take the upgrade".to_owned()));
         };
-        pipe(client, stream, early, open).await;
+        match over_http2 {
+            Some(hold) => pipe(Http2Client::new(client, hold), Http2Client::cut, stream, early, open).await,
+            None => pipe(TokioIo::new(client), cut, stream, early, open).await,
+        }
     });
     let mut response = Response::new(Full::default().into());
     *response.headers_mut() = answer.fields;
+    response.headers_mut().remove(header::CONTENT_LENGTH);
     if asked == Asked::WebSocketOverHttp2 {
         fields::for_client(response.headers_mut(), false);
         response.headers_mut().remove(header::SEC_WEBSOCKET_ACCEPT);
         *response.status_mut() = StatusCode::OK;
     } else {
         fields::for_client(response.headers_mut(), true);
-        response.headers_mut().remove(CONTENT_LENGTH);
         *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     }
     Ok(response)
 }
 
-const CONTENT_LENGTH: HeaderName = header::CONTENT_LENGTH;
-
 /// Bytes both ways until both sides have ended. `early` came right behind the target's answer.
-async fn pipe<S: ByteStream>(client: Upgraded, mut stream: S, early: Bytes, open: OpenStream) {
-    let mut client = TokioIo::new(client);
+async fn pipe<C, S>(mut client: C, cut: fn(C), mut stream: S, early: Bytes, open: OpenStream)
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+    S: ByteStream,
+{
     let piped = async {
         client.write_all(&early).await?;
         copy_bidirectional(&mut client, &mut stream).await
@@ -114,15 +126,15 @@ async fn pipe<S: ByteStream>(client: Upgraded, mut stream: S, early: Bytes, open
         Err(error) => {
             open.ended(0, 0, Some(error.to_string()));
             stream.abort();
-            cut(client.into_inner());
+            cut(client);
         }
     }
 }
 
 /// Ends a client's connection as an error. Many clients take the mere end of a connection for the end of what they read,
-/// with TLS as well as without. Over HTTP/2 dropping it is a reset already.
-fn cut(client: Upgraded) {
-    let plain = match client.downcast::<TokioIo<Guarded<TlsStream<TcpStream>>>>() {
+/// with TLS as well as without.
+fn cut(client: TokioIo<Upgraded>) {
+    let plain = match client.into_inner().downcast::<TokioIo<Guarded<TlsStream<TcpStream>>>>() {
         Ok(parts) => {
             let _ = parts.io.inner().get_ref().get_ref().0.set_zero_linger();
             return;

@@ -19,3 +19,4 @@ mod rig;
 mod round_trips;
 mod trust;
 mod upgrades;
+mod websocket_http2;

@@ -4,6 +4,7 @@ use super::{
     BadHead, GuardConfig,
     fields::{Credentials, check_name, check_trailer_name, is_host, is_method, parse_length},
 };
+use crate::http::upgrade::is_websocket_over_http2;
 use ::http::{HeaderMap, header, request::Parts};
 use mctunnel_core::bad_target;
 
@@ -13,7 +14,7 @@ const CONNECTION_ONLY: [header::HeaderName; 4] =
 
 /// Checks the head of an HTTP/2 request by the rules that a [`Guarded`](super::Guarded) connection has for HTTP/1.1.
 pub fn check_h2(request: &Parts, config: &GuardConfig) -> Result<(), BadHead> {
-    if !is_method(request.method.as_str()) {
+    if !is_method(request.method.as_str()) && !is_websocket_over_http2(request) {
         return Err(BadHead::Method);
     }
     bad_target::split(request.uri.path_and_query().map_or("", |target| target.as_str()))?;
