@@ -1,6 +1,6 @@
 //! One connection to a target, in either HTTP. Its task ends with it.
 
-use super::{Speak, forward::RequestBody};
+use super::{Speak, forward::RequestBody, pool::MOST_SHARERS};
 use http::{Request, Response};
 use hyper::{
     body::Incoming,
@@ -96,4 +96,5 @@ impl Connection {
 }
 
 const STREAM_WINDOW: u32 = 1024 * 1024;
-const CONNECTION_WINDOW: u32 = 8 * 1024 * 1024;
+/// Room for all who share the connection: whoever does not read its answer takes nobody else's share.
+const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MOST_SHARERS;

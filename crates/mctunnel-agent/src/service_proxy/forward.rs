@@ -5,7 +5,7 @@ use super::{
     ServiceProxy, Speak,
     connection::TargetBody,
     impersonate::names_a_user,
-    pool::{Taken, Unreached},
+    pool::{LongRequest, Sharing, Taken, Unreached},
     serve::Reached,
 };
 use bytes::Bytes;
@@ -23,7 +23,8 @@ use mctunnel_tunnel::{RefuseCode, Stream};
 use std::{
     io,
     pin::Pin,
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, ready},
 };
 use tokio::{
     io::{AsyncWriteExt, copy_bidirectional},
@@ -113,7 +114,7 @@ fn request(
     if head.method == Method::CONNECT {
         return Err("CONNECT is not for services");
     }
-    let body = RequestBody(reader.map(|reader| reader.into_body(head.body)));
+    let body = RequestBody::new(reader.map(|reader| reader.into_body(head.body)));
     let mut request = Request::new(body);
     *request.method_mut() = head.method;
     *request.uri_mut() = uri;
@@ -139,6 +140,7 @@ async fn send(
     let mut fresh = false;
     loop {
         let mut taken = proxy.pool.take(located, speak, fresh).await.map_err(|error| unreached(located, &error))?;
+        request.body_mut().sharing.clone_from(&taken.sharing);
         match taken.connection.send(request).await {
             Ok(response) => return Ok((response, taken)),
             Err(mut error) => match error.take_message() {
@@ -267,7 +269,22 @@ async fn fail(mut writer: MessageWriter<Stream>, code: RefuseCode, message: Stri
 // === Bodies ===
 
 /// The request's body; none for upgrades, whose stream is needed whole afterwards.
-pub(super) struct RequestBody(pub(super) Option<TargetBody>);
+pub(super) struct RequestBody {
+    body: Option<TargetBody>,
+    sent: usize,
+    /// The others on the same connection: they are spared a request that turns out to be long.
+    sharing: Option<Arc<Sharing>>,
+    long: Option<LongRequest>,
+}
+
+impl RequestBody {
+    fn new(body: Option<TargetBody>) -> Self {
+        Self { body, sent: 0, sharing: None, long: None }
+    }
+}
+
+/// More than most requests have, and less than any server lets come on a connection without reading it.
+const LONG: usize = 16 * 1024;
 
 impl Body for RequestBody {
     type Data = Bytes;
@@ -277,14 +294,20 @@ impl Body for RequestBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
-        match &mut self.get_mut().0 {
-            Some(body) => Pin::new(body).poll_frame(cx),
-            None => Poll::Ready(None),
+        let this = self.get_mut();
+        let Some(body) = &mut this.body else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame {
+            this.sent = this.sent.saturating_add(frame.data_ref().map_or(0, Bytes::len));
+            if this.sent > LONG && this.long.is_none() {
+                this.long = this.sharing.as_ref().map(Sharing::long_request);
+            }
         }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(Body::is_end_stream)
+        self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 }
 

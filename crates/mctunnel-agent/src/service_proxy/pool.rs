@@ -1,6 +1,7 @@
 //! Connections to targets: taken for an exchange, given back when it ended well, thrown away when they were idle for too long.
 //!
-//! HTTP/1.1 connections are for one exchange at a time. HTTP/2 connections are shared by so many as every server allows.
+//! HTTP/1.1 connections are for one exchange at a time. HTTP/2 connections are shared by so many as every server allows, but for
+//! those that are taking a long request: a server that does not read it may read nothing else of that connection either.
 
 use super::{ServiceProxyConfig, Speak, connection::Connection, tls::TlsConfigs};
 use mctunnel_core::{ExpectedPeer, Located};
@@ -38,9 +39,38 @@ struct Key {
 
 struct Kept {
     connection: Connection,
+    /// When it was last seen in use.
     since: Instant,
     /// Exchanges on it, where it is shared.
-    sharers: Arc<()>,
+    sharing: Arc<Sharing>,
+}
+
+/// Held by each exchange on a shared connection.
+#[derive(Debug, Default)]
+pub(super) struct Sharing {
+    long_requests: AtomicUsize,
+}
+
+/// An exchange whose request is long, and not yet sent whole.
+#[derive(Debug)]
+pub(super) struct LongRequest(Arc<Sharing>);
+
+impl Sharing {
+    pub(super) fn long_request(self: &Arc<Self>) -> LongRequest {
+        self.long_requests.fetch_add(1, Ordering::Relaxed);
+        LongRequest(Arc::clone(self))
+    }
+
+    /// Whether one more exchange may use the connection.
+    fn has_room(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) <= MOST_SHARERS as usize && self.long_requests.load(Ordering::Relaxed) == 0
+    }
+}
+
+impl Drop for LongRequest {
+    fn drop(&mut self) {
+        self.0.long_requests.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A connection taken for one exchange.
@@ -48,9 +78,10 @@ pub(super) struct Taken {
     pub(super) connection: Connection,
     /// Whether it was used before, so that its target may have closed it already.
     pub(super) reused: bool,
+    /// With whom it is shared.
+    pub(super) sharing: Option<Arc<Sharing>>,
     key: Key,
     _busy: Busy,
-    _sharer: Option<Arc<()>>,
 }
 
 impl Taken {
@@ -86,13 +117,13 @@ impl Pool {
         for address in self.by_load(&located.addresses) {
             let key = Key { address, tls: located.tls.clone(), speak };
             let busy = self.occupy(address);
-            if !fresh && let Some((connection, sharer)) = self.reuse(&key) {
-                return Ok(Taken { connection, reused: true, key, _busy: busy, _sharer: sharer });
+            if !fresh && let Some((connection, sharing)) = self.reuse(&key) {
+                return Ok(Taken { connection, reused: true, sharing, key, _busy: busy });
             }
             match timeout_at(deadline, self.dial(&key)).await {
                 Ok(Ok(connection)) => {
-                    let sharer = self.share(&key, &connection);
-                    return Ok(Taken { connection, reused: false, key, _busy: busy, _sharer: sharer });
+                    let sharing = self.share(&key, &connection);
+                    return Ok(Taken { connection, reused: false, sharing, key, _busy: busy });
                 }
                 Ok(Err(error)) => told = Some(Unreached { address, error: Some(error) }),
                 Err(_) => return Err(told.unwrap_or(Unreached { address, error: None })),
@@ -104,19 +135,23 @@ impl Pool {
 
     /// Keeps a connection for the next exchange, once its target is done with this one.
     pub(super) async fn give_back(&self, taken: Taken) {
-        let Taken { mut connection, key, .. } = taken;
-        if key.speak == Speak::Http2 || !connection.ready().await {
+        let Taken { mut connection, sharing, key, .. } = taken;
+        if sharing.is_none() && !connection.ready().await {
             return;
         }
         let mut all = self.kept.lock();
         let kept = all.entry(key).or_default();
-        if kept.len() < self.config.max_idle_per_address {
-            kept.push(Kept { connection, since: Instant::now(), sharers: Arc::new(()) });
+        if let Some(sharing) = sharing {
+            // It was never taken out.
+            let own = kept.iter_mut().find(|kept| Arc::ptr_eq(&kept.sharing, &sharing));
+            own.into_iter().for_each(|kept| kept.since = Instant::now());
+        } else if kept.len() < self.config.max_idle_per_address {
+            kept.push(Kept { connection, since: Instant::now(), sharing: Arc::default() });
         }
         self.forget(&mut all);
     }
 
-    fn reuse(&self, key: &Key) -> Option<(Connection, Option<Arc<()>>)> {
+    fn reuse(&self, key: &Key) -> Option<(Connection, Option<Arc<Sharing>>)> {
         let mut all = self.kept.lock();
         let kept = all.get_mut(key)?;
         match key.speak {
@@ -131,19 +166,19 @@ impl Pool {
             }
             Speak::Http2 => {
                 kept.retain(|kept| kept.connection.is_ready());
-                let free = kept.iter().find(|kept| Arc::strong_count(&kept.sharers) <= MOST_SHARERS)?;
-                Some((free.connection.share()?, Some(Arc::clone(&free.sharers))))
+                let free = kept.iter().find(|kept| kept.sharing.has_room())?;
+                Some((free.connection.share()?, Some(Arc::clone(&free.sharing))))
             }
         }
     }
 
     /// Puts a new connection where others can share it.
-    fn share(&self, key: &Key, connection: &Connection) -> Option<Arc<()>> {
+    fn share(&self, key: &Key, connection: &Connection) -> Option<Arc<Sharing>> {
         let connection = connection.share()?;
-        let sharers = Arc::new(());
-        let kept = Kept { connection, since: Instant::now(), sharers: Arc::clone(&sharers) };
+        let sharing = Arc::new(Sharing::default());
+        let kept = Kept { connection, since: Instant::now(), sharing: Arc::clone(&sharing) };
         self.kept.lock().entry(key.clone()).or_default().push(kept);
-        Some(sharers)
+        Some(sharing)
     }
 
     /// Throws away what was idle for too long. Called when a connection is given back, so an idle agent keeps at most what it had.
@@ -151,7 +186,7 @@ impl Pool {
         let idle = self.config.idle_timeout;
         for kept in all.values_mut() {
             kept.retain(|kept| {
-                let shared = Arc::strong_count(&kept.sharers) > 1;
+                let shared = Arc::strong_count(&kept.sharing) > 1;
                 kept.connection.is_ready() && (shared || kept.since.elapsed() < idle)
             });
         }
@@ -195,7 +230,7 @@ impl Pool {
 }
 
 /// Every server we know takes a hundred streams on a connection.
-const MOST_SHARERS: usize = 100;
+pub(super) const MOST_SHARERS: u32 = 100;
 /// Addresses come and go with their pods.
 const MOST_COUNTED: usize = 4096;
 
