@@ -24,6 +24,7 @@ mod serve;
 mod service;
 mod trailers;
 mod upgrade;
+mod whole_body;
 
 pub use body::ForwardedBody;
 pub use config::HttpConfig;

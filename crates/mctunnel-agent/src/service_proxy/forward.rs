@@ -11,7 +11,7 @@ use super::{
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use hyper::{
-    body::{Body, Incoming},
+    body::{Body, Frame, Incoming},
     upgrade::Upgraded,
 };
 use hyper_util::rt::TokioIo;
@@ -202,7 +202,7 @@ async fn answer(
     if let Err(error) = writer.send(flight).await {
         return Passed::broken(&error);
     }
-    let mut body = Counted { body, bytes };
+    let mut body = AnswerBody { body, bytes, speak };
     match writer.pump(kind, &mut body).await {
         Ok(()) => {
             proxy.pool.give_back(taken).await;
@@ -288,15 +288,14 @@ const LONG: usize = 16 * 1024;
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = mctunnel_http::ExchangeError;
+    /// What breaks it is the client, which is gone. Over HTTP/2 the target is told so by the reason that a client would give.
+    type Error = h2::Error;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
         let this = self.get_mut();
         let Some(body) = &mut this.body else { return Poll::Ready(None) };
         let frame = ready!(Pin::new(body).poll_frame(cx));
+        let frame = frame.map(|frame| frame.map_err(|_| h2::Error::from(h2::Reason::CANCEL)));
         if let Some(Ok(frame)) = &frame {
             this.sent = this.sent.saturating_add(frame.data_ref().map_or(0, Bytes::len));
             if this.sent > LONG && this.long.is_none() {
@@ -311,26 +310,40 @@ impl Body for RequestBody {
     }
 }
 
-/// Counts what passes.
-struct Counted {
+/// The target's answer: counts what passes, and ends only where the target ended it.
+struct AnswerBody {
     body: Incoming,
     bytes: u64,
+    speak: Speak,
 }
 
-impl Body for &mut Counted {
+impl Body for &mut AnswerBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BrokenAnswer;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenAnswer>>> {
         let this = self.get_mut();
-        let frame = Pin::new(&mut this.body).poll_frame(cx);
-        if let Poll::Ready(Some(Ok(frame))) = &frame {
-            let bytes = frame.data_ref().map_or(0, Bytes::len);
-            this.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
+        let frame = ready!(Pin::new(&mut this.body).poll_frame(cx)).transpose()?;
+        match &frame {
+            Some(frame) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                this.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
+            }
+            // A reset without error reads like the end, but is not where the target said it would be.
+            None if this.speak == Speak::Http2 && !this.body.is_end_stream() => {
+                return Poll::Ready(Some(Err(BrokenAnswer::Reset)));
+            }
+            None => {}
         }
-        frame
+        Poll::Ready(frame.map(Ok))
     }
+}
+
+/// What breaks an answer.
+#[derive(Debug, thiserror::Error)]
+enum BrokenAnswer {
+    #[error(transparent)]
+    Connection(#[from] hyper::Error),
+    #[error("the target reset the stream")]
+    Reset,
 }

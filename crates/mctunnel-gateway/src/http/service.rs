@@ -10,6 +10,7 @@ use super::{
     route,
     serve::Connection,
     upgrade::{self, Asked},
+    whole_body::WholeBody,
 };
 use crate::{Admitted, Recording, open_stream::Held};
 use http::{HeaderValue, Method, Request, Response, Version, header, request::Parts, uri::PathAndQuery};
@@ -112,6 +113,7 @@ async fn steps<O: Open>(
     // 4 open, 5 pass bodies both ways
     let (forward, destination) = (&adapter.forward, routed.destination.clone());
     let passed = if routed.asked == Asked::Nothing {
+        let body = WholeBody::new(body, parts.version);
         exchange::pass(forward, routed, parts, body, begun, held).await
     } else {
         exchange::switch(forward, connection, routed, parts, held).await

@@ -15,6 +15,7 @@ mod forward;
 mod grpc;
 mod prototype;
 mod redirects;
+mod resets;
 mod rig;
 mod round_trips;
 mod trust;
