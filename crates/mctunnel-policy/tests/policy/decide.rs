@@ -190,11 +190,11 @@ fn plain_bytes_need_a_grant_of_their_own() {
         "clusters: ['*'], namespaces: [kube-system], apiGroups: [''], resources: [secrets], names: ['*'], verbs: [get]",
         "clusters: ['*'], nonResourcePaths: [/metrics], verbs: [get]",
     ] {
-        let denied = self::policy("clusters: ['*'], bytes: [kube-apiserver], protocols: ['*']", deny);
+        let denied = policy("clusters: ['*'], bytes: [kube-apiserver], protocols: ['*']", deny);
         assert_eq!(asked(&denied, "bytes: kube-apiserver"), "deny d, rule 1", "{deny}");
     }
     let deny = "clusters: ['*'], services: ['a/b:80'], methods: [POST], paths: [/x], protocols: [http]";
-    let denied = self::policy("clusters: ['*'], bytes: ['*/*:*'], protocols: ['*']", deny);
+    let denied = policy("clusters: ['*'], bytes: ['*/*:*'], protocols: ['*']", deny);
     assert_eq!(asked(&denied, "bytes: 'a/b:80'"), "deny d, rule 1");
     assert!(asked(&denied, "bytes: 'a/c:80'").starts_with('+'));
 }
@@ -228,125 +228,41 @@ deny:
       - {clusters: [c2], namespaces: ["*"], apiGroups: ["*"], resources: ["*/*"], names: ["*"], verbs: [delete]}
 "#;
 
+/// Who, where, what, from where, and the answer, with `+` in front if it is yes.
+const ANSWERS: &str = "
+user: alice, provider: corp | cluster: c1 | verb: get, resource: pods | | +role admin, rule 1, binding alice
+user: alice, provider: keys | cluster: c1 | verb: get, resource: pods | | no rule allows it
+user: alice, provider: corp | cluster: c2 | verb: create, resource: pods | | no rule allows it
+# A label that is not there is no answer, and no answer is no.
+user: alice, provider: corp | cluster: c3 | verb: create, resource: pods | | no rule allows it
+user: bob, groups: [devs], provider: keys | cluster: c1 | verb: list, resource: pods | | +role reader, rule 1, binding devs
+user: bob, groups: [devs], provider: keys | cluster: c2, namespace: team-a | verb: get, resource: pods | | +role reader, rule 2, binding devs
+user: bob, groups: [devs], provider: keys | cluster: c2, namespace: team-b | verb: get, resource: pods | | no rule allows it
+user: bob, provider: corp | cluster: c1 | verb: list, resource: pods | time: '2026-11-30T23:59:59Z' | +role reader, rule 1, binding everybody
+user: bob, provider: corp | cluster: c1 | verb: list, resource: pods | time: '2026-12-01T00:00:00Z' | no rule allows it
+user: eve, groups: [admins], provider: corp | cluster: c2 | verb: create, resource: pods | source: 10.9.9.9 | +role admin, rule 1, binding late
+user: eve, groups: [admins], provider: corp | cluster: c2 | verb: create, resource: pods | source: '::ffff:10.9.9.9' | +role admin, rule 1, binding late
+user: eve, groups: [admins], provider: corp | cluster: c2 | verb: create, resource: pods | source: 11.0.0.1 | no rule allows it
+user: eve, groups: [admins], provider: corp | cluster: c2 | verb: create, resource: pods | | no rule allows it
+# The first binding of the file, whatever the order of groups.
+user: eve, groups: [devs, admins], provider: corp | cluster: c1 | verb: get, resource: pods | source: 10.0.0.1 | +role admin, rule 1, binding late
+# A condition that fails denies.
+user: eve, groups: [admins], provider: corp | cluster: c2 | verb: delete, resource: pods | source: 10.9.9.9 | deny frozen, rule 1
+user: eve, groups: [admins], provider: corp, extra: {frozen: ['no']} | cluster: c2 | verb: delete, resource: pods | source: 10.9.9.9 | +role admin, rule 1, binding late
+user: eve, groups: [admins], provider: corp, extra: {frozen: ['yes']} | cluster: c2 | verb: delete, resource: pods | source: 10.9.9.9 | deny frozen, rule 1
+# Nobody in particular has what is for nobody in particular, and not what is for every user.
+ | cluster: c1 | verb: get, resource: pods | time: '2026-11-16T08:00:00Z' | +role reader, rule 1, binding visitors
+ | cluster: c1 | verb: get, resource: pods | time: '2026-11-17T08:00:00Z' | no rule allows it
+ | cluster: c2 | verb: delete, resource: pods | | deny frozen, rule 1
+";
+
 #[test]
 fn the_rule_that_decides_is_named() {
     let policy = Policy::parse(MANY).unwrap();
-    for (who, place, what, from, expected) in [
-        (
-            "user: alice, provider: corp",
-            "cluster: c1",
-            "verb: get, resource: pods",
-            "",
-            "+role admin, rule 1, binding alice",
-        ),
-        ("user: alice, provider: keys", "cluster: c1", "verb: get, resource: pods", "", "no rule allows it"),
-        ("user: alice, provider: corp", "cluster: c2", "verb: create, resource: pods", "", "no rule allows it"),
-        // A label that is not there is no answer, and no answer is no.
-        ("user: alice, provider: corp", "cluster: c3", "verb: create, resource: pods", "", "no rule allows it"),
-        (
-            "user: bob, groups: [devs], provider: keys",
-            "cluster: c1",
-            "verb: list, resource: pods",
-            "",
-            "+role reader, rule 1, binding devs",
-        ),
-        (
-            "user: bob, groups: [devs], provider: keys",
-            "cluster: c2, namespace: team-a",
-            "verb: get, resource: pods",
-            "",
-            "+role reader, rule 2, binding devs",
-        ),
-        (
-            "user: bob, groups: [devs], provider: keys",
-            "cluster: c2, namespace: team-b",
-            "verb: get, resource: pods",
-            "",
-            "no rule allows it",
-        ),
-        (
-            "user: bob, provider: corp",
-            "cluster: c1",
-            "verb: list, resource: pods",
-            "time: '2026-11-30T23:59:59Z'",
-            "+role reader, rule 1, binding everybody",
-        ),
-        (
-            "user: bob, provider: corp",
-            "cluster: c1",
-            "verb: list, resource: pods",
-            "time: '2026-12-01T00:00:00Z'",
-            "no rule allows it",
-        ),
-        (
-            "user: eve, groups: [admins], provider: corp",
-            "cluster: c2",
-            "verb: create, resource: pods",
-            "source: 10.9.9.9",
-            "+role admin, rule 1, binding late",
-        ),
-        (
-            "user: eve, groups: [admins], provider: corp",
-            "cluster: c2",
-            "verb: create, resource: pods",
-            "source: '::ffff:10.9.9.9'",
-            "+role admin, rule 1, binding late",
-        ),
-        (
-            "user: eve, groups: [admins], provider: corp",
-            "cluster: c2",
-            "verb: create, resource: pods",
-            "source: 11.0.0.1",
-            "no rule allows it",
-        ),
-        (
-            "user: eve, groups: [admins], provider: corp",
-            "cluster: c2",
-            "verb: create, resource: pods",
-            "",
-            "no rule allows it",
-        ),
-        // The first binding of the file, whatever the order of groups.
-        (
-            "user: eve, groups: [devs, admins], provider: corp",
-            "cluster: c1",
-            "verb: get, resource: pods",
-            "source: 10.0.0.1",
-            "+role admin, rule 1, binding late",
-        ),
-        // A condition that fails denies.
-        (
-            "user: eve, groups: [admins], provider: corp",
-            "cluster: c2",
-            "verb: delete, resource: pods",
-            "source: 10.9.9.9",
-            "deny frozen, rule 1",
-        ),
-        (
-            "user: eve, groups: [admins], provider: corp, extra: {frozen: ['no']}",
-            "cluster: c2",
-            "verb: delete, resource: pods",
-            "source: 10.9.9.9",
-            "+role admin, rule 1, binding late",
-        ),
-        (
-            "user: eve, groups: [admins], provider: corp, extra: {frozen: ['yes']}",
-            "cluster: c2",
-            "verb: delete, resource: pods",
-            "source: 10.9.9.9",
-            "deny frozen, rule 1",
-        ),
-        // Nobody in particular has what is for nobody in particular, and not what is for every user.
-        (
-            "",
-            "cluster: c1",
-            "verb: get, resource: pods",
-            "time: '2026-11-16T08:00:00Z'",
-            "+role reader, rule 1, binding visitors",
-        ),
-        ("", "cluster: c1", "verb: get, resource: pods", "time: '2026-11-17T08:00:00Z'", "no rule allows it"),
-        ("", "cluster: c2", "verb: delete, resource: pods", "", "deny frozen, rule 1"),
-    ] {
+    for row in ANSWERS.lines().filter(|row| row.contains('|')) {
+        let [who, place, what, from, expected] = row.split('|').map(str::trim).collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
         let text = format!("{{who: {{{who}}}, where: {{{place}}}, what: {{{what}}}, from: {{{from}}}}}");
         let decision = Question::parse(&text).unwrap().ask(&policy).unwrap();
         let sign = if decision.is_allowed() { "+" } else { "" };

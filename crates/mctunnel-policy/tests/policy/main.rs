@@ -5,12 +5,14 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a test fails by panicking"
+    reason = "a test fails by panicking, and says what it saw"
 )]
 
 mod check;
 mod decide;
+mod documents;
 mod expectation;
 mod generate;
 mod oracle;
