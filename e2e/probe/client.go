@@ -64,9 +64,13 @@ func (f clientFlags) client() (*client, error) {
 	}, nil
 }
 
-// do sends one request; an answer other than 2xx is an error.
+// do sends one request, to a path of the cluster or to a whole URL; an answer other than 2xx is an error.
 func (c *client) do(ctx context.Context, method, path, contentType, body string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, method, c.base+path, strings.NewReader(body))
+	url := path
+	if strings.HasPrefix(path, "/") {
+		url = c.base + path
+	}
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -9,13 +9,14 @@ import (
 
 func main() {
 	commands := map[string]func([]string) error{
-		"hold":   hold,   // an upgraded connection, and how it ends
-		"serve":  serve,  // in the pod: /ping and /bytes
-		"storm":  storm,  // many watches and many requests at once
-		"beside": beside, // small requests, with and without a large download
+		"hold":     hold,     // an upgraded connection, and how it ends
+		"serve":    serve,    // in the pod: /ping and /bytes
+		"storm":    storm,    // many watches and many requests at once
+		"beside":   beside,   // small requests, with and without a large download
+		"download": download, // that download
 	}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: probe serve|storm|beside FLAGS")
+		fmt.Fprintln(os.Stderr, "usage: probe hold|serve|storm|beside|download FLAGS")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](os.Args[2:]); err != nil {

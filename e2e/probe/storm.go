@@ -36,7 +36,7 @@ func storm(args []string) error {
 	if err != nil {
 		return fmt.Errorf("opening watches: %w", err)
 	}
-	times, err := c.burst(*requests, *limit)
+	times, err := c.burst("/api/v1/namespaces/default/pods", *requests, *limit)
 	if err != nil {
 		return fmt.Errorf("requests beside watches: %w", err)
 	}
@@ -144,7 +144,7 @@ func (f *watchField) expect(text string, limit time.Duration) error {
 }
 
 // burst sends all requests at the same moment.
-func (c *client) burst(requests int, limit time.Duration) ([]time.Duration, error) {
+func (c *client) burst(path string, requests int, limit time.Duration) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	times := make([]time.Duration, requests)
@@ -154,7 +154,7 @@ func (c *client) burst(requests int, limit time.Duration) ([]time.Duration, erro
 	for i := range requests {
 		group.Go(func() {
 			<-start
-			_, times[i], failures[i] = c.get(ctx, "/api/v1/namespaces/default/pods")
+			_, times[i], failures[i] = c.get(ctx, path)
 		})
 	}
 	close(start)
