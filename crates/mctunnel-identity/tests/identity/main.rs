@@ -12,3 +12,13 @@ mod forge;
 mod handshake;
 #[cfg(test)]
 mod join_bundle;
+#[cfg(test)]
+mod join_tokens;
+#[cfg(test)]
+mod office;
+#[cfg(test)]
+mod requests;
+#[cfg(test)]
+mod rotation;
+#[cfg(test)]
+mod wire;
