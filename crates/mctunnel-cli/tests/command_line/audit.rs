@@ -148,7 +148,7 @@ fn the_newest_records_are_shown_for_people_over_files() {
     assert_eq!(lines.len(), 5);
     assert!(lines[4].ends_with("  -- the log was closed"), "{lines:#?}");
     let expected =
-        "  alice  allowed  get pods in kube-system  in west (kube-apiserver)  200 5ms 0B up 9B down  rule: rule 7";
+        "  alice  allowed  list pods in kube-system  in west (kube-apiserver)  200 5ms 0B up 9B down  rule: rule 7";
     assert!(lines[3].ends_with(expected), "{lines:#?}");
     assert!(place.tail(&["-n", "100"]).len() == 14, "all files are read");
     assert_eq!(place.tail(&["--user", "bob", "-n", "100"]).len(), 4);

@@ -27,7 +27,7 @@ fn nothing_acknowledged_is_lost_when_the_power_goes() {
             acknowledged = found;
 
             disk.cut_after(random.random_range(0..60));
-            for number in 0.. {
+            for number in 0..200 {
                 let key = format!("key-{}", random.random_range(0..KEYS));
                 let value = format!("{life}/{number}/").repeat(random.random_range(1..400)).into_bytes();
                 if store.put(THINGS, &key, &value).is_err() {
