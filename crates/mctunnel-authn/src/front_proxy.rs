@@ -91,6 +91,10 @@ impl FrontProxy {
     }
 
     fn user(&self, leaf: &Leaf, fields: &[(String, String)]) -> Result<User, String> {
+        // What the gateway could not read stands there as a replacement; two users must not become one by it.
+        if fields.iter().any(|(_, value)| value.contains(|c: char| c.is_control() || c == '\u{fffd}')) {
+            return Err("a field of the front proxy cannot be read".to_owned());
+        }
         let bad = |what: &str, bad| format!("the front proxy's {what} cannot be used: {bad}");
         let mut users = values(fields, &self.fields.user);
         let (Some(found), None) = (users.next(), users.next()) else { return Err(NO_USER.to_owned()) };
@@ -146,14 +150,28 @@ impl Provider for FrontProxy {
     }
 }
 
+/// Fields that mean something else already.
+const TAKEN: [&str; 9] = [
+    "authorization",
+    "connection",
+    "content-length",
+    "cookie",
+    "host",
+    "proxy-authorization",
+    "sec-websocket-protocol",
+    "transfer-encoding",
+    "upgrade",
+];
+
 impl FrontProxyFields {
     /// In lower case, each a name that a field can have, and each another.
     fn checked(self) -> Result<Self, String> {
         let [user, group, uid, extra_prefix] =
             [self.user, self.group, self.uid, self.extra_prefix].map(|name| name.to_ascii_lowercase());
         for name in [&user, &group, &uid, &extra_prefix] {
-            if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
-                return Err(format!("'{}' cannot be the name of a field", name.escape_debug()));
+            let meant_otherwise = name.starts_with("impersonate-") || TAKEN.contains(&name.as_str());
+            if meant_otherwise || http::HeaderName::from_bytes(name.as_bytes()).is_err() {
+                return Err(format!("'{}' cannot be the name of a front proxy's field", name.escape_debug()));
             }
         }
         let mixed = [&user, &group, &uid].iter().any(|name| name.starts_with(&extra_prefix));
@@ -203,7 +221,16 @@ mod tests {
     fn fields_have_names_of_their_own() {
         let named = |user: &str| FrontProxyFields { user: user.to_owned(), ..FrontProxyFields::default() };
         assert_eq!(named("X-User").checked().unwrap().user, "x-user");
-        for bad in ["", "a b", "x-remote-group", "X-Remote-Uid", "x-remote-extra-user"] {
+        for bad in [
+            "",
+            "a b",
+            "x-remote-group",
+            "X-Remote-Uid",
+            "x-remote-extra-user",
+            "Impersonate-User",
+            "Authorization",
+            "Host",
+        ] {
             assert!(named(bad).checked().is_err(), "{bad}");
         }
     }

@@ -102,7 +102,7 @@ pub(crate) enum BadName {
     Empty,
     #[error("it is longer than {LONGEST} bytes")]
     TooLong,
-    #[error("it has control characters")]
+    #[error("it has control characters, or characters that stand for others")]
     Control,
     #[error("it begins or ends with a space")]
     Spaces,
@@ -120,7 +120,7 @@ fn plain(name: &str) -> Result<(), BadName> {
     if name.len() > LONGEST {
         return Err(BadName::TooLong);
     }
-    if name.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')) {
+    if name.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{fffd}')) {
         return Err(BadName::Control);
     }
     if name.starts_with(char::is_whitespace) || name.ends_with(char::is_whitespace) {
@@ -174,7 +174,19 @@ mod tests {
     #[test]
     fn a_name_means_the_same_everywhere() {
         let long = "a".repeat(LONGEST + 1);
-        for bad in ["", " alice", "alice ", "a\nb", "a\r\nX: y", "a\u{1b}[31m", "a\0", "a\u{2028}b", "\u{a0}a", &long] {
+        for bad in [
+            "",
+            " alice",
+            "alice ",
+            "a\nb",
+            "a\r\nX: y",
+            "a\u{1b}[31m",
+            "a\0",
+            "a\u{2028}b",
+            "\u{a0}a",
+            "\u{fffd}",
+            &long,
+        ] {
             assert!(rules("", &[]).user(bad).is_err(), "{bad:?}");
             assert!(rules("corp:", &[]).user(bad).is_err(), "{bad:?}");
         }

@@ -2,6 +2,7 @@
 
 use crate::{
     admin::{self, Admin, Probe, TunnelProbe},
+    agent_identity::{self, AgentIdentity},
     cluster_access,
     listen::listen,
     output,
@@ -11,7 +12,7 @@ use crate::{
     signals::Signals,
     telemetry::Telemetry,
 };
-use mctunnel::{Agent, JoinBundle};
+use mctunnel::{Agent, core::observe::SharedObserver};
 use serde::Serialize;
 use std::{
     process::ExitCode,
@@ -41,7 +42,16 @@ async fn serve(process: ProcessSettings, settings: AgentSettings) -> anyhow::Res
     let admin = settings.admin_listen.map(|address| listen("--admin-listen", address, false)).transpose()?;
     let admin_address = admin.as_ref().map(TcpListener::local_addr).transpose()?.map(|a| a.to_string());
     let telemetry = Arc::new(Telemetry::new());
-    let agent = build(&settings, &telemetry).await?;
+    let observer: SharedObserver = telemetry.clone();
+    let identity = tokio::select! {
+        identity = agent_identity::obtain(&settings, &observer) => identity?,
+        // An agent that waits for its hub has nothing to drain.
+        signal = signals.next() => {
+            info!(signal = signal.name(), "Ending before the agent has enrolled.");
+            return Ok(signal.status());
+        }
+    };
+    let agent = build(&settings, &identity, &telemetry).await?;
     if settings.allow.is_empty() && settings.cluster.is_empty() {
         warn!(
             "No target is allowed, so every stream will be refused. Allow one with --allow tcp://db.default.svc:5432, \
@@ -70,10 +80,14 @@ async fn serve(process: ProcessSettings, settings: AgentSettings) -> anyhow::Res
     }
 }
 
-async fn build(settings: &AgentSettings, telemetry: &Arc<Telemetry>) -> anyhow::Result<Agent> {
-    let bundle = JoinBundle::read(&settings.join)?;
+async fn build(
+    settings: &AgentSettings,
+    identity: &AgentIdentity,
+    telemetry: &Arc<Telemetry>,
+) -> anyhow::Result<Agent> {
     let proxy = cluster_access::service_proxy(&settings.cluster).await?;
-    let mut builder = Agent::builder(&bundle)
+    let mut builder = identity
+        .keep_current(Agent::builder(identity.bundle()))
         .allow(settings.allow.clone())
         .adapter(proxy.http())
         .adapter(proxy.grpc())

@@ -1,7 +1,7 @@
 //! The commands and their help. The settings of the long-running roles are in `settings/table.rs`.
 
 use crate::{
-    agent, api_key, audit, cluster, completion, demo, explain, hub, output,
+    agent, api_key, audit, ca, cluster, completion, demo, explain, hub, join_token, output, policy,
     settings::{AgentRole, Flags, HubRole},
 };
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
@@ -26,12 +26,24 @@ enum Command {
     /// Add, list and remove the clusters of a hub
     #[command(subcommand, after_help = CLUSTER_EXAMPLE)]
     Cluster(Cluster),
+    /// Make, list and revoke the tokens with which agents join a hub
+    #[command(subcommand, after_help = JOIN_TOKEN_EXAMPLE)]
+    JoinToken(join_token::Command),
+    /// Show and change the certificate authority of a hub
+    #[command(subcommand, after_help = "Example:\n  mctunnel ca status --data-dir /var/lib/mctunnel")]
+    Ca(ca::Command),
     /// Make, list and revoke the API keys of a hub
     #[command(subcommand, after_help = API_KEY_EXAMPLE)]
     ApiKey(api_key::Command),
     /// Verify and read the audit log of a hub
     #[command(subcommand, after_help = AUDIT_EXAMPLE)]
     Audit(audit::Command),
+    /// Check and test policy files
+    #[command(subcommand, after_help = "Example:\n  mctunnel policy check policy.yaml")]
+    Policy(policy::PolicyCommand),
+    /// Ask a policy whether a user may do something, and which rule says so
+    #[command(after_help = policy::CAN_I_EXAMPLE)]
+    CanI(Box<policy::CanI>),
     /// Show a hub, two agents and requests through the tunnel, step by step
     #[command(after_help = "Example:\n  mctunnel demo --once")]
     Demo {
@@ -69,6 +81,14 @@ pub(crate) enum Cluster {
         #[arg(short, long, value_name = "FORM", default_value = "table")]
         output: ListForm,
     },
+    /// Revoke a cluster: no certificate and no join token that it has counts from now on
+    #[command(after_help = REVOKE_EXAMPLE)]
+    Revoke {
+        /// The cluster's name
+        name: String,
+        #[command(flatten)]
+        hub: DataDir,
+    },
     /// Remove a cluster: its agent is refused from now on
     #[command(after_help = "Example:\n  mctunnel cluster remove cluster-a --data-dir /var/lib/mctunnel")]
     Remove {
@@ -98,6 +118,9 @@ pub(crate) struct Add {
     /// Replace the certificate of a cluster that was added before; the old one and the old file no longer count
     #[arg(long)]
     pub(crate) reissue: bool,
+    /// Write no bundle: the agent has a certificate of your own CA, which the hub knows by --agent-ca
+    #[arg(long, conflicts_with_all = ["reissue", "out", "hub"])]
+    pub(crate) own_ca: bool,
 }
 
 /// Whose clusters.
@@ -126,8 +149,13 @@ impl Cli {
             Command::Cluster(Cluster::Add(add)) => cluster::add(&add)?,
             Command::Cluster(Cluster::List { hub, output }) => cluster::list(&hub.data_dir, output)?,
             Command::Cluster(Cluster::Remove { name, hub }) => cluster::remove(&name, &hub.data_dir)?,
+            Command::Cluster(Cluster::Revoke { name, hub }) => cluster::revoke(&name, &hub.data_dir)?,
+            Command::JoinToken(command) => command.run()?,
+            Command::Ca(command) => command.run()?,
             Command::ApiKey(command) => command.run()?,
             Command::Audit(command) => command.run()?,
+            Command::Policy(command) => return policy::run(&command),
+            Command::CanI(asked) => return policy::can_i(&asked),
             Command::Demo { once } => return demo::run(once),
             Command::Explain { code } => explain::run(code.as_deref())?,
             Command::Completion { shell } => completion::run(shell),
@@ -141,8 +169,8 @@ const EXAMPLE: &str = "\
 Start here:
   mctunnel demo                                    a hub, two agents and a request, step by step
   mctunnel hub --data-dir D                        the hub
-  mctunnel cluster add cluster-a --data-dir D      a join bundle for a cluster
-  mctunnel agent --join cluster-a.join --allow tcp://HOST:PORT";
+  mctunnel join-token create --cluster cluster-a --hub HOST:PORT --data-dir D
+                                                   prints the command that starts the agent of a cluster";
 
 const HUB_EXAMPLE: &str = "\
 Examples:
@@ -157,13 +185,23 @@ The second ends at once.";
 
 const AGENT_EXAMPLE: &str = "\
 Examples:
-  mctunnel agent --join cluster-a.join --allow tcp://db.default.svc:5432
+  mctunnel agent --join-token mctj_... --data-dir /var/lib/mctunnel-agent --allow tcp://db.default.svc:5432
   mctunnel agent --join cluster-a.join --allow 'tcp://*.svc.cluster.local:443' --allow tcp://10.0.0.0/8:8000-8999
 
 HTTPS_PROXY and NO_PROXY are honoured when the hub is dialled.
 
 The first SIGTERM or SIGINT drains: the hub opens nothing more, open streams finish within the grace.
 The second ends at once.";
+
+const JOIN_TOKEN_EXAMPLE: &str = "\
+Example:
+  mctunnel join-token create --cluster cluster-a --hub hub.example.com:8443 --data-dir /var/lib/mctunnel";
+
+const REVOKE_EXAMPLE: &str = "\
+Example:
+  mctunnel cluster revoke cluster-a --data-dir /var/lib/mctunnel
+
+A running hub takes note without a restart and cuts the tunnel within 5 seconds. A new join token lets the cluster in again.";
 
 const CLUSTER_EXAMPLE: &str = "\
 Example:

@@ -11,6 +11,7 @@ use mctunnel::{
 };
 use serde::Serialize;
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -23,6 +24,15 @@ pub(crate) fn add(add: &Add) -> anyhow::Result<()> {
     let cluster = ClusterName::parse(&add.name)?;
     let hub = HubAddress::parse(add.hub.as_deref().unwrap_or(LOCAL_HUB))?;
     let data_dir = &add.data.data_dir;
+    let clusters = ClusterFiles::new(data_dir);
+    if add.own_ca {
+        clusters.allow_own_ca(&cluster)?;
+        output::say(&format!(
+            "Cluster {cluster} may come with certificates of your own CA (--agent-ca at the hub) for \
+             spiffe://mctunnel/cluster/{cluster}."
+        ));
+        return Ok(());
+    }
     let authority = HubAuthority::open_or_create(data_dir, &[])?;
     let issued = authority.issue_agent(&cluster, add.ttl.into())?;
     let bundle = JoinBundle {
@@ -35,14 +45,13 @@ pub(crate) fn add(add: &Add) -> anyhow::Result<()> {
         key_pem: issued.key_pem,
     };
     let out = add.out.clone().unwrap_or_else(|| PathBuf::from(format!("{cluster}.join")));
-    let clusters = ClusterFiles::new(data_dir);
     if add.reissue {
         // The bundle first: if it cannot be written, the old certificate still counts.
         bundle.write(&out, true)?;
-        clusters.add(&cluster, &issued.serial, true)?;
+        clusters.add_issued(&cluster, &issued.recorded, true)?;
     } else {
         // The record first: of two who add the same cluster, one is told so before it writes anything.
-        clusters.add(&cluster, &issued.serial, false)?;
+        clusters.add_issued(&cluster, &issued.recorded, false)?;
         if let Err(error) = bundle.write(&out, false) {
             clusters.remove(&cluster)?;
             return Err(error.into());
@@ -69,6 +78,17 @@ fn tell(add: &Add, out: &Path, not_after_unix: i64) {
     }
 }
 
+/// Revokes a cluster.
+pub(crate) fn revoke(name: &str, data_dir: &Path) -> anyhow::Result<()> {
+    let cluster = ClusterName::parse(name)?;
+    ClusterFiles::new(data_dir).revoke(&cluster)?;
+    output::say(&format!(
+        "Cluster {cluster} is revoked: none of its certificates and join tokens counts any more, and a tunnel that is up ends \
+         within 5 seconds.\nTo let it in again: mctunnel join-token create --cluster {cluster}"
+    ));
+    Ok(())
+}
+
 /// Removes a cluster.
 pub(crate) fn remove(name: &str, data_dir: &Path) -> anyhow::Result<()> {
     let cluster = ClusterName::parse(name)?;
@@ -91,7 +111,7 @@ pub(crate) fn list(data_dir: &Path, form: ListForm) -> anyhow::Result<()> {
             let name = |record: &ClusterRecord| record.cluster.as_str().len();
             let width = records.iter().map(name).max().unwrap_or_default().max("NAME".len());
             output::say(&format!("{:<width$}  {:<20}  CERTIFICATE", "NAME", "ADDED"));
-            for Line { name, added, serials } in records.iter().map(Line::from) {
+            for Line { name, added, serials, .. } in records.iter().map(Line::from) {
                 output::say(&format!("{name:<width$}  {added:<20}  {}", serials.join(" ")));
             }
         }
@@ -105,16 +125,27 @@ struct Line<'a> {
     name: &'a str,
     added: String,
     serials: &'a [String],
+    /// Since when it is out, if it was revoked.
+    revoked: Option<String>,
+    own_ca: bool,
+    labels: &'a BTreeMap<String, String>,
 }
 
 impl<'a> From<&'a ClusterRecord> for Line<'a> {
     fn from(record: &'a ClusterRecord) -> Self {
-        Self { name: record.cluster.as_str(), added: date(record.added_unix), serials: &record.serials }
+        Self {
+            name: record.cluster.as_str(),
+            added: date(record.added_unix),
+            serials: &record.serials,
+            revoked: record.revoked_unix.map(date),
+            own_ca: record.own_ca,
+            labels: &record.labels,
+        }
     }
 }
 
 /// Seconds since 1970 as `2026-11-15T10:00:00Z`.
-fn date(unix: i64) -> String {
+pub(crate) fn date(unix: i64) -> String {
     /// The end of the year 9999, after which the format has no room.
     const LAST: u64 = 253_402_300_799;
     let since = Duration::from_secs(u64::try_from(unix).unwrap_or_default().min(LAST));

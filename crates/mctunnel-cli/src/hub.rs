@@ -13,7 +13,8 @@ use crate::{
 };
 use mctunnel::{
     ClusterFiles, ConnectAdapter, ConnectConfig, Gateway, HttpAdapter, HttpConfig, Hub, HubAdapter, HubAuthority,
-    SniAdapter, SniConfig,
+    IdentityError, SniAdapter, SniConfig,
+    identity::{Enrolment, JoinTokenFiles},
 };
 use serde::Serialize;
 use std::{
@@ -141,9 +142,12 @@ struct Running {
 impl Running {
     async fn start(settings: &HubSettings, listeners: Listeners) -> anyhow::Result<Self> {
         let telemetry = Arc::new(Telemetry::new());
-        let authority = HubAuthority::open_or_create(&settings.data_dir, &settings.hub_names)?;
+        let authority = open_authority(settings)?;
         let clusters = Arc::new(ClusterFiles::new(&settings.data_dir));
-        let hub = Hub::builder(&authority, clusters).observer(telemetry.clone()).build()?;
+        let enrolment = Enrolment::new(&authority, clusters.clone())
+            .with_join_tokens(Arc::new(JoinTokenFiles::new(&settings.data_dir)))
+            .with_lifetime(settings.agent_cert_ttl);
+        let hub = Hub::builder(&authority, clusters).enrolment(enrolment).observer(telemetry.clone()).build()?;
         let trust = Trust::start(&settings.trust, &settings.data_dir).await?;
         let ways = Ways::make(settings, &trust, &authority, &hub, &telemetry)?;
         let probe = Arc::new(HubProbe { hub: hub.clone(), draining: AtomicBool::new(false) });
@@ -186,6 +190,14 @@ impl Running {
         drop(ways);
         trust.end();
         info!("The hub has ended.");
+    }
+}
+
+fn open_authority(settings: &HubSettings) -> Result<HubAuthority, IdentityError> {
+    let opening = HubAuthority::at(&settings.data_dir).names(&settings.hub_names);
+    match &settings.agent_ca {
+        Some(file) => opening.agent_ca(file).open_or_create(),
+        None => opening.open_or_create(),
     }
 }
 

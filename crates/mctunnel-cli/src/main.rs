@@ -3,8 +3,10 @@
 
 mod admin;
 mod agent;
+mod agent_identity;
 mod api_key;
 mod audit;
+mod ca;
 mod cli;
 mod cluster;
 mod cluster_access;
@@ -13,10 +15,12 @@ mod control;
 mod demo;
 mod explain;
 mod hub;
+mod join_token;
 mod limits;
 mod listen;
 mod logging;
 mod output;
+mod policy;
 mod process;
 mod ready_file;
 mod report;

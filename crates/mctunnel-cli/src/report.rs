@@ -1,7 +1,9 @@
 //! What the user sees when a command cannot be carried out, and the status the program ends with.
 
 use crate::{
+    agent_identity::NotEnrolled,
     audit::AuditFailed,
+    ca::StillNeeded,
     cluster_access::{CaFileError, NoToken},
     control::ControlError,
     demo::DemoFailed,
@@ -17,14 +19,15 @@ use anyhow::Error;
 use mctunnel::{
     ErrorCode, IdentityError,
     agent::{
-        InvalidAgent, allow::InvalidAllowRule, hub_address::InvalidHubAddress, pinned::InvalidPin, proxy::InvalidProxy,
+        InvalidAgent, allow::InvalidAllowRule, enrol::EnrolFailed, hub_address::InvalidHubAddress, pinned::InvalidPin,
+        proxy::InvalidProxy,
     },
     core::InvalidClusterName,
     kube::{InvalidServiceRule, KubeError},
 };
 use mctunnel_audit::AuditError;
 use mctunnel_authn::AuthnError;
-use mctunnel_policy::PolicyError;
+use mctunnel_policy::{InvalidQuestion, PolicyError};
 use mctunnel_store::OpenStoreError;
 use std::process::ExitCode;
 
@@ -80,12 +83,20 @@ fn coded(error: &Error) -> (Option<ErrorCode>, u8) {
         (Some(error.code()), USAGE)
     } else if let Some(error) = error.downcast_ref::<CaFileError>() {
         (Some(error.code()), RUNTIME)
+    } else if let Some(error) = error.downcast_ref::<InvalidQuestion>() {
+        (Some(error.code()), USAGE)
     } else if let Some(error) = error.downcast_ref::<UnknownCode>() {
         (Some(error.code()), USAGE)
     } else if error.is::<InvalidClusterName>() {
         let code = ErrorCode { code: "MCT-CLUSTER-BAD-NAME", remedy: "choose a name such as cluster-a" };
         (Some(code), USAGE)
     } else if let Some(error) = error.downcast_ref::<IdentityError>() {
+        (Some(error.code()), RUNTIME)
+    } else if let Some(error) = error.downcast_ref::<EnrolFailed>() {
+        (Some(error.code()), RUNTIME)
+    } else if let Some(error) = error.downcast_ref::<NotEnrolled>() {
+        (Some(error.code()), RUNTIME)
+    } else if let Some(error) = error.downcast_ref::<StillNeeded>() {
         (Some(error.code()), RUNTIME)
     } else if let Some(error) = error.downcast_ref::<ControlError>() {
         (Some(error.code()), RUNTIME)

@@ -16,5 +16,7 @@ mod tests;
 pub(crate) use error::ConfigError;
 pub(crate) use flags::Flags;
 pub(crate) use nearest::nearest;
-pub(crate) use roles::{AgentSettings, ClusterSettings, HubSettings, LogFormat, ProcessSettings, TrustSettings};
+pub(crate) use roles::{
+    AgentSettings, ClusterSettings, HubSettings, JoinBy, LogFormat, ProcessSettings, TrustSettings,
+};
 pub(crate) use table::{AgentRole, HubRole};

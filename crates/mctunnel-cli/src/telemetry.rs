@@ -121,6 +121,31 @@ impl Observe for Telemetry {
                     warn!(peer, code, reason, left_out, "A peer was turned away.");
                 }
             }
+            Happening::AgentEnrolled { cluster, serial, evidence, peer } => {
+                self.count_tunnel(ENROLLED, cluster);
+                info!(%cluster, serial, evidence, peer, "An agent enrolled.");
+            }
+            Happening::EnrolRefused { peer, cluster, evidence, code, reason } => {
+                self.counter(ENROL_REFUSED, vec![Label::from_static_parts("code", code)]).increment(1);
+                let cluster = cluster.as_ref().map(ClusterName::as_str).unwrap_or_default();
+                // Anybody who reaches the port can cause this line.
+                if let Some(left_out) = self.refused_peers.lock().mention() {
+                    warn!(peer, cluster, evidence, code, reason, left_out, "A certificate was refused.");
+                }
+            }
+            Happening::CertificateRenewed { cluster, serial, not_after_unix } => {
+                self.count_tunnel(RENEWED, cluster);
+                info!(%cluster, serial, not_after_unix, "A certificate was renewed.");
+            }
+            Happening::RenewalFailed { reason, retry_in } => {
+                warn!(reason, ?retry_in, "The certificate could not be renewed; trying again.");
+            }
+            Happening::AuthorityChanged { authorities } => {
+                info!(authorities, "The hub's CA or its certificate changed; the new one is in use.");
+            }
+            Happening::AuthorityKept { code, reason } => {
+                warn!(code, reason, "The files of the hub's CA cannot be used; what was read before still counts.");
+            }
             Happening::Reconnecting { reason, retry_in } => {
                 self.reconnects.increment(1);
                 warn!(reason, ?retry_in, "No tunnel to the hub; trying again.");
@@ -192,6 +217,9 @@ const TUNNEL_UP: &str = "mctunnel_tunnel_up_total";
 const TUNNEL_DOWN: &str = "mctunnel_tunnel_down_total";
 const TUNNEL_REPLACED: &str = "mctunnel_tunnel_replaced_total";
 const PEERS_REFUSED: &str = "mctunnel_peers_refused_total";
+const ENROLLED: &str = "mctunnel_agents_enrolled_total";
+const ENROL_REFUSED: &str = "mctunnel_enrol_refused_total";
+const RENEWED: &str = "mctunnel_certificates_renewed_total";
 const STREAMS_OPENED: &str = "mctunnel_streams_opened_total";
 const STREAMS_REFUSED: &str = "mctunnel_streams_refused_total";
 const STREAMS_OPEN: &str = "mctunnel_streams_open";
@@ -214,6 +242,9 @@ fn describe(recorder: &PrometheusRecorder) {
             "Tunnels that a newer one of the same cluster replaced; duel: by another agent, again and again",
         ),
         (PEERS_REFUSED, "Connections that did not become a tunnel, by error code"),
+        (ENROLLED, "Agents that got their first certificate"),
+        (ENROL_REFUSED, "Certificates that were asked for and not issued, by error code"),
+        (RENEWED, "Certificates of agents that were renewed"),
         (STREAMS_OPENED, "Streams that were joined to their target"),
         (
             STREAMS_REFUSED,

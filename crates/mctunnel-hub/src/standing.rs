@@ -1,6 +1,7 @@
 //! What an agent that was let in stands on: the certificate it showed, and later the ones it was renewed to.
 
 use crate::Hub;
+use mctunnel_core::clusters::Renewed;
 use mctunnel_identity::AgentIdentity;
 use rand::random;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use tokio::time::Instant;
 /// at once. With the goodbye, a revoked agent is out within 5 s.
 const RECHECK: Duration = Duration::from_secs(3);
 const SPREAD: Duration = Duration::from_secs(1);
+const SHORTEST: Duration = Duration::from_millis(200);
 
 /// Who an agent is, by which CA.
 #[derive(Debug, Clone)]
@@ -39,10 +41,11 @@ impl Hub {
         let left = standing.agent.not_after_unix.saturating_sub(self.inner.authority.unix_now());
         let mut ends = Instant::now() + seconds(left);
         loop {
-            tokio::time::sleep(RECHECK + SPREAD.mul_f64(random::<f64>())).await;
-            if !standing.own_ca
-                && let Some(next) = self.inner.clusters.successor(&standing.agent.cluster, &standing.agent.serial).await
-            {
+            let usual = RECHECK + SPREAD.mul_f64(random::<f64>());
+            // A certificate that lives for seconds is renewed within seconds.
+            let left = ends.saturating_duration_since(Instant::now());
+            tokio::time::sleep(usual.min(left / 2).max(SHORTEST)).await;
+            while let Some(next) = self.successor(&standing).await {
                 ends += seconds(next.not_after_unix.saturating_sub(standing.agent.not_after_unix));
                 standing.agent.serial = next.serial;
                 standing.agent.not_after_unix = next.not_after_unix;
@@ -54,6 +57,13 @@ impl Hub {
                 return "the cluster was revoked or removed from this hub, or its certificate was replaced";
             }
         }
+    }
+
+    async fn successor(&self, peer: &Peer) -> Option<Renewed> {
+        if peer.own_ca {
+            return None;
+        }
+        self.inner.clusters.successor(&peer.agent.cluster, &peer.agent.serial).await
     }
 }
 

@@ -223,9 +223,11 @@ fn check_together(plans: &[Plan]) -> Result<(), AuthnError> {
     Ok(())
 }
 
+/// What keeps two providers from standing in one file, the first one behind the other.
 fn clash(one: &Settings, other: &Settings) -> Option<&'static str> {
     match (one, other) {
         (Settings::Oidc(one), Settings::Oidc(other)) if one.issuer == other.issuer => Some("it has the same issuer as"),
+        (Settings::Oidc(_), Settings::TokenReviews(_)) => Some("its tokens would go to the cluster; put it before"),
         (Settings::ApiKeys(_), Settings::ApiKeys(_)) => Some("API keys are known already by"),
         (Settings::TokenReviews(_), Settings::TokenReviews(_)) => Some("the hub's cluster is asked already by"),
         // A CA that signs for users as well would let a user be the proxy, and the proxy a user.

@@ -129,6 +129,10 @@ fn t18_whatever_is_not_clear_is_refused() {
         ("MCT-AUTHN-SYNTAX", one("front_proxy: {ca_file: ca/proxies.pem}")),
         ("MCT-AUTHN-PROVIDER", one("front_proxy: {ca_file: ca/proxies.pem, allowed_names: []}")),
         ("MCT-AUTHN-PROVIDER", same_ca.to_owned()),
+        (
+            "MCT-AUTHN-PROVIDER",
+            format!("providers:\n  - {{name: h, token_review: {{audiences: [a]}}}}\n{}", oidc("a", "")),
+        ),
         ("MCT-AUTHN-SYNTAX", one("oidc: {issuer: 'https://idp.example', audiences: [a]}")),
         ("MCT-AUTHN-SYNTAX", one("oidc: {issuer: 'https://idp.example', user_prefix: ''}")),
         ("MCT-AUTHN-PROVIDER", one("oidc: {issuer: 'https://idp.example', audiences: [], user_prefix: ''}")),

@@ -113,6 +113,7 @@ struct Entry {
     kid: Option<String>,
     #[serde(rename = "use")]
     purpose: Option<String>,
+    key_ops: Option<Vec<String>>,
     alg: Option<String>,
     crv: Option<String>,
     n: Option<String>,
@@ -123,7 +124,8 @@ struct Entry {
 
 impl Entry {
     fn key(&self) -> Option<Key> {
-        if self.purpose.as_deref().is_some_and(|purpose| purpose != "sig") {
+        let for_others = self.purpose.as_deref().is_some_and(|purpose| purpose != "sig");
+        if for_others || self.key_ops.as_ref().is_some_and(|deeds| !deeds.iter().any(|deed| deed == "verify")) {
             return None;
         }
         let only = match self.alg.as_deref() {
@@ -167,7 +169,7 @@ mod tests {
             json!({"kty": "RSA", "kid": "one", "n": N, "e": "AQAB", "alg": "RS512", "use": "sig"}),
             json!({"kty": "EC", "kid": "p256", "crv": "P-256", "x": N, "y": N}),
             json!({"kty": "EC", "kid": "p384", "crv": "P-384", "x": N, "y": N}),
-            json!({"kty": "OKP", "kid": "ed", "crv": "Ed25519", "x": N}),
+            json!({"kty": "OKP", "kid": "ed", "crv": "Ed25519", "x": N, "key_ops": ["verify"]}),
         ]);
         use SigningAlgorithm::{EdDsa, Es256, Es384, Ps256, Rs256, Rs512};
         for (id, algorithm, expected) in [
@@ -195,6 +197,8 @@ mod tests {
             json!({"kty": "RSA", "kid": "enc", "n": N, "e": "AQAB", "use": "enc"}),
             json!({"kty": "RSA", "kid": "oaep", "n": N, "e": "AQAB", "alg": "RSA-OAEP"}),
             json!({"kty": "oct", "kid": "secret", "k": N}),
+            json!({"kty": "RSA", "kid": "ops", "n": N, "e": "AQAB", "key_ops": ["encrypt"]}),
+            json!({"kty": "RSA", "kid": "none", "n": N, "e": "AQAB", "key_ops": []}),
             json!({"kty": "EC", "kid": "p521", "crv": "P-521", "x": N, "y": N}),
             json!({"kty": "RSA", "kid": 5, "n": N, "e": "AQAB"}),
             json!("junk"),

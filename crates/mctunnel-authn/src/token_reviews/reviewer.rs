@@ -158,3 +158,34 @@ impl fmt::Debug for Reviewer {
         f.debug_struct("Reviewer").field("audiences", &self.shared.audiences).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Reviewing, digest};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Counts the questions.
+    #[derive(Default)]
+    struct Counted(AtomicUsize);
+
+    impl ReviewToken for Counted {
+        fn review<'a>(&'a self, _: &'a Secret, _: &'a [String]) -> Reviewing<'a> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Box::pin(std::future::ready(Ok(Review::NotAuthenticated)))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t29_an_answer_that_came_between_look_and_question_is_taken() {
+        let counted = Arc::new(Counted::default());
+        let reviewer = Reviewer::new(counted.clone(), vec!["a".to_owned()], Clock::system());
+        let digest = digest::of(b"token");
+        assert!(reviewer.remembered(&digest).is_none());
+        // Two that have both looked before one of them asked.
+        for _ in 0..2 {
+            assert!(reviewer.ask(&digest, "token").await.is_ok());
+        }
+        assert_eq!(counted.0.load(Ordering::Relaxed), 1);
+    }
+}

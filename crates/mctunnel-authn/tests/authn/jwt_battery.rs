@@ -275,6 +275,22 @@ async fn t27_broken_and_huge_tokens_are_refused_before_anything_is_asked() {
 }
 
 #[tokio::test]
+async fn t27_any_change_of_a_token_is_refused() {
+    let server = Server::start().await;
+    let key = SigningKey::p256();
+    server.publish(&[key.jwk("k1")]);
+    let chain = chain(Oidc::new("idp", settings(&server.url), Clock::system()).unwrap());
+    let good = token(&key, "ES256", "k1", &claims_of(&server.url));
+    assert_eq!(status_of(&chain, &good).await, 200);
+    for at in 0..good.len() {
+        for other in ["A", "B", "Q", "w", "_", ".", "=", ""] {
+            let changed = format!("{}{other}{}", &good[..at], &good[at + 1..]);
+            assert!(changed == good || status_of(&chain, &changed).await == 401, "{other} at {at} of {good}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn t27_a_token_for_others_too_needs_others_that_are_known() {
     let server = Server::start().await;
     server.publish(&[shared_rsa().jwk("k1")]);
@@ -312,6 +328,8 @@ async fn claims_are_mapped_as_configured() {
     accepted(send(with(of_company.clone(), "hd", json!(["example.org", "example.com"]))).await);
     accepted(send(with(of_company.clone(), "email_verified", json!(true))).await);
     for (name, value) in [
+        ("sub", Value::Null),
+        ("sub", json!("")),
         ("hd", Value::Null),
         ("hd", json!("example.org")),
         ("hd", json!(["example.org"])),

@@ -2,7 +2,7 @@
 
 use super::{ConfigError, effective::Effective};
 use crate::trust::{AuditTo, Files, UnclearTrust};
-use mctunnel::{AllowList, Host, ProxySettings};
+use mctunnel::{AllowList, Host, ProxySettings, Secret, identity::OwnCertificate};
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 use tracing_subscriber::EnvFilter;
 
@@ -64,6 +64,8 @@ pub(crate) struct HubSettings {
     pub(crate) connect_listen: Option<SocketAddr>,
     pub(crate) admin_listen: Option<SocketAddr>,
     pub(crate) hub_names: Vec<String>,
+    pub(crate) agent_cert_ttl: Duration,
+    pub(crate) agent_ca: Option<PathBuf>,
     pub(crate) tunnel_wait: Duration,
     pub(crate) reuse_port: bool,
     pub(crate) trust: TrustSettings,
@@ -132,6 +134,8 @@ impl HubSettings {
             connect_listen,
             admin_listen: effective.listen("admin_listen")?,
             hub_names: effective.texts("hub_name").to_vec(),
+            agent_cert_ttl: agent_cert_ttl(effective)?,
+            agent_ca: effective.path("agent_ca"),
             tunnel_wait: effective.duration("tunnel_wait")?,
             reuse_port: effective.switch("reuse_port")?,
         };
@@ -142,13 +146,63 @@ impl HubSettings {
 /// What an agent is told.
 #[derive(Debug)]
 pub(crate) struct AgentSettings {
-    pub(crate) join: PathBuf,
+    pub(crate) join: JoinBy,
     pub(crate) hub: Option<String>,
     pub(crate) hub_server_name: Option<String>,
     pub(crate) allow: AllowList,
     pub(crate) admin_listen: Option<SocketAddr>,
     pub(crate) proxy: ProxySettings,
     pub(crate) cluster: ClusterSettings,
+}
+
+/// How an agent comes to its identity.
+#[derive(Debug)]
+pub(crate) enum JoinBy {
+    /// By a join bundle.
+    Bundle(PathBuf),
+    /// By enrolling, or by what it kept when it did.
+    Enrolment { data_dir: PathBuf, token: Option<Secret>, token_file: Option<PathBuf> },
+    /// By files of the operator's own CA.
+    Own(OwnCertificate),
+}
+
+impl JoinBy {
+    fn read(effective: &Effective) -> Result<Self, ConfigError> {
+        let token = effective.text("join_token").map(Secret::new);
+        let token_file = effective.path("join_token_file");
+        let by_token =
+            if token.is_some() { Some("join_token") } else { token_file.is_some().then_some("join_token_file") };
+        let ways =
+            [effective.text("join").map(|_| "join"), by_token, effective.text("certificate").map(|_| "certificate")];
+        let given: Vec<_> = ways.into_iter().flatten().collect();
+        if let [first, second, ..] = given.as_slice() {
+            let problem = format!("{} is given, too; one of them says who the agent is", effective.name_of(first));
+            return Err(effective.bad_value(second, problem));
+        }
+        match (given.first(), effective.path("data_dir")) {
+            (Some(&"join"), _) => Ok(Self::Bundle(effective.required("join")?.into())),
+            (Some(&"certificate"), _) => Ok(Self::Own(OwnCertificate {
+                certificate: effective.required("certificate")?.into(),
+                key: effective.required("key")?.into(),
+                hub_ca: effective.required("hub_ca")?.into(),
+                hub: effective.required("hub")?.to_owned(),
+            })),
+            (_, Some(data_dir)) => Ok(Self::Enrolment { data_dir, token, token_file }),
+            (Some(_), None) => {
+                Err(ConfigError::Missing { flag: "--data-dir, for what the agent gets for its token,".to_owned() })
+            }
+            (None, None) => Err(ConfigError::Missing { flag: "--join-token with --data-dir, or --join,".to_owned() }),
+        }
+    }
+}
+
+/// A certificate has to live long enough to be used.
+fn agent_cert_ttl(effective: &Effective) -> Result<Duration, ConfigError> {
+    let life = effective.duration("agent_cert_ttl")?;
+    if life < Duration::from_secs(1) {
+        return Err(effective.bad_value("agent_cert_ttl", "a certificate lives for at least 1s"));
+    }
+    Ok(life)
 }
 
 /// What an agent is told about its cluster.
@@ -211,7 +265,7 @@ impl AgentSettings {
             return Err(effective.bad_value("hub_server_name", "neither a DNS name nor an IP address").into());
         }
         let settings = Self {
-            join: effective.required("join")?.into(),
+            join: JoinBy::read(effective)?,
             hub: effective.text("hub").map(str::to_owned),
             hub_server_name,
             allow: AllowList::parse(effective.texts("allow"))?,

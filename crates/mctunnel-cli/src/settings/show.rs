@@ -27,7 +27,11 @@ impl Effective {
             Origin::Default => "default",
             Origin::Given(name) => name,
         };
-        let mut texts = value.texts.iter().map(|text| if key == "https_proxy" { masked(text) } else { text.clone() });
+        let mut texts = value.texts.iter().map(|text| match key {
+            "https_proxy" => masked(text),
+            "join_token" => "***".to_owned(),
+            _ => text.clone(),
+        });
         match setting.shape {
             Shape::Many => {
                 writeln!(yaml, "{key}: # {origin}")?;

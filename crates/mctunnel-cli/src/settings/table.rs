@@ -164,6 +164,18 @@ const HUB: &[Setting] = &[
     one("admin_listen", "ADDR", Some("127.0.0.1:9090"), "Where /metrics, /healthz and /readyz are, or 'off'"),
     many("hub_name", "NAME", "A further DNS name or IP address for the hub's certificate; may be given many times"),
     one(
+        "agent_cert_ttl",
+        "TIME",
+        Some("24h"),
+        "How long the certificates live that agents get by enrolling; they renew at two thirds. Longer than the longest outage of the hub",
+    ),
+    one(
+        "agent_ca",
+        "FILE",
+        None,
+        "Your own CA for agents, as PEM; watched. It counts for clusters added with 'mctunnel cluster add NAME --own-ca'",
+    ),
+    one(
         "tunnel_wait",
         "TIME",
         Some("0s"),
@@ -177,9 +189,29 @@ const HUB: &[Setting] = &[
 ];
 
 const AGENT: &[Setting] = &[
-    one("join", "FILE", None, "The join bundle from 'mctunnel cluster add'; mode 0600. Required"),
-    one("hub", "HOST:PORT", None, "Where the hub is, instead of the address in the bundle; resolved at each attempt"),
-    one("hub_server_name", "NAME", None, "The name the hub's certificate must have, instead of the bundle's"),
+    one(
+        "join_token",
+        "TOKEN",
+        None,
+        "The join token from 'mctunnel join-token create', for the first start; needs --data-dir. Later it is not looked at",
+    ),
+    one("join_token_file", "FILE", None, "A file with the join token; it may be gone once the agent has enrolled"),
+    one("join", "FILE", None, "The join bundle from 'mctunnel cluster add', instead of a token; mode 0600"),
+    one(
+        "certificate",
+        "FILE",
+        None,
+        "The agent's certificate of your own CA, as PEM; watched. Needs --key, --hub-ca, --hub",
+    ),
+    one("key", "FILE", None, "The key of --certificate, as PEM"),
+    one("hub_ca", "FILE", None, "Who signed the hub's certificate, as PEM: pki/ca.pem in its data directory"),
+    one(
+        "hub",
+        "HOST:PORT",
+        None,
+        "Where the hub is, instead of the address in token or bundle; resolved at each attempt",
+    ),
+    one("hub_server_name", "NAME", None, "The name the hub's certificate must have, instead of the usual one"),
     many(
         "allow",
         "RULE",
@@ -243,7 +275,12 @@ const AGENT: &[Setting] = &[
     ),
     one("zone", "ZONE", None, "The zone the agent runs in: endpoints that Kubernetes meant for it are preferred"),
     switch("allow_external_names", "Let services of type ExternalName lead out of the cluster"),
-    one("data_dir", "DIR", None, "For what an agent keeps between starts. This version keeps nothing"),
+    one(
+        "data_dir",
+        "DIR",
+        None,
+        "Where the agent keeps its key and its certificate between starts, for itself alone; made with mode 0700",
+    ),
     one("admin_listen", "ADDR", Some("off"), "Where /metrics, /healthz and /readyz are, or 'off'"),
     Setting {
         places: Places::NotAsFlag,

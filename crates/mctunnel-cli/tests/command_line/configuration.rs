@@ -13,7 +13,7 @@ fn mistakes_have_a_code_a_remedy_and_the_status_of_misuse() {
         (&["hub", "--config", file][..], "error[MCT-CONFIG-UNKNOWN-KEY]: "),
         (&["hub", "--config", "/no/such/file"], "error[MCT-CONFIG-FILE]: "),
         (&["hub"], "error[MCT-CONFIG-MISSING]: --data-dir is required\n"),
-        (&["agent"], "error[MCT-CONFIG-MISSING]: --join is required\n"),
+        (&["agent"], "error[MCT-CONFIG-MISSING]: --join-token with --data-dir, or --join, is required\n"),
         (&["hub", "--data-dir", "d", "--grace", "long"], "error[MCT-CONFIG-BAD-VALUE]: --grace: "),
         (
             &["hub", "--data-dir", "d", "--connect-listen", "0.0.0.0:0"],

@@ -5,5 +5,6 @@ mod bytes;
 mod drain;
 mod faults;
 mod rig;
+mod rotate;
 mod stall;
 mod wire;

@@ -127,7 +127,7 @@ pub(crate) async fn start_hub(dir: &Path, ready: &str, tunnel: &str, connect: &s
     start(command, &ready).await
 }
 
-async fn start(mut command: Command, ready: &Path) -> Process {
+pub(crate) async fn start(mut command: Command, ready: &Path) -> Process {
     command.arg("--ready-file").arg(ready).kill_on_drop(true).stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = command.spawn().expect("the binary starts");
     let content = until("the ready file", async || {

@@ -4,7 +4,7 @@ use crate::stage::{LIMIT, Stage};
 use bytes::{Bytes, BytesMut};
 use h2::{RecvStream, SendStream, client::SendRequest};
 use http::{HeaderMap, Request, Response};
-use mctunnel_identity::{AgentIdentity, HUB_SERVER_NAME, JoinBundle};
+use mctunnel_identity::{AgentIdentity, EnrolledAgent, HUB_SERVER_NAME, JoinBundle};
 use mctunnel_mux::{Deframer, Frame, Hello, Welcome};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion, crypto::aws_lc_rs, version::TLS13};
@@ -47,6 +47,11 @@ impl Shown {
             stage.clusters.add(&identity.cluster, &identity.serial, true).unwrap();
         }
         shown
+    }
+
+    /// What an agent shows that has enrolled.
+    pub(crate) fn enrolled(agent: &EnrolledAgent) -> Self {
+        Self::honest(&agent.bundle)
     }
 
     /// As an agent of c1 has it, after `change`, from any CA.
@@ -131,7 +136,10 @@ pub(crate) struct Caller {
 
 impl Caller {
     pub(crate) async fn new(stage: &Stage, shown: Shown) -> Self {
-        let tls = Manner::usual(shown).connect(stage).await.unwrap();
+        Self::over(Manner::usual(shown).connect(stage).await.unwrap()).await
+    }
+
+    pub(crate) async fn over(tls: TlsStream<TcpStream>) -> Self {
         let (requests, connection) = h2::client::handshake(tls).await.unwrap();
         let mut driver = JoinSet::new();
         driver.spawn(async move { drop(connection.await) });
@@ -152,11 +160,44 @@ impl Caller {
         (text("grpc-status").expect("a refusal"), text("grpc-message").unwrap_or_default())
     }
 
+    /// Makes a call of one message; gives the status, and the answer or the reason why there is none.
+    pub(crate) async fn unary(&mut self, path: &str, body: Bytes) -> (String, Bytes) {
+        poll_fn(|cx| self.requests.poll_ready(cx)).await.unwrap();
+        let (response, mut send) = self.requests.send_request(call_with(path, "application/grpc", &[]), false).unwrap();
+        let _ = send.send_data(body, true);
+        let text = |headers: &HeaderMap, name| headers.get(name).map(|v| v.to_str().unwrap().to_owned());
+        let Ok(response) = timeout(LIMIT, response).await.expect("the hub answers or hangs up") else {
+            return ("hung up".to_owned(), Bytes::new());
+        };
+        if let Some(status) = text(response.headers(), "grpc-status") {
+            return (status, text(response.headers(), "grpc-message").unwrap_or_default().into());
+        }
+        let mut body = response.into_body();
+        let mut deframer = Deframer::default();
+        let mut answer = Bytes::new();
+        while let Some(chunk) = body.data().await {
+            deframer.push(chunk.unwrap());
+            while let Some(message) = deframer.next_message().unwrap() {
+                answer = message;
+            }
+        }
+        let trailers = body.trailers().await.unwrap().expect("trailers");
+        (text(&trailers, "grpc-status").unwrap(), answer)
+    }
+
     pub(crate) async fn tunnel(mut self) -> FakeAgent {
         let (send, response) = self.call(tunnel_call()).await;
         assert!(response.headers().get("grpc-status").is_none(), "{response:?}");
         FakeAgent { send, receive: response.into_body(), deframer: Deframer::default(), caller: self }
     }
+}
+
+/// A message with gRPC's prefix.
+pub(crate) fn framed(message: &[u8]) -> Bytes {
+    let mut bytes = BytesMut::from(&[0_u8][..]);
+    bytes.extend_from_slice(&u32::try_from(message.len()).unwrap().to_be_bytes());
+    bytes.extend_from_slice(message);
+    bytes.freeze()
 }
 
 /// The request an agent makes.

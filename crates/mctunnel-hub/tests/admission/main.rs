@@ -3,12 +3,18 @@
 #[cfg(test)]
 mod bad_frames;
 #[cfg(test)]
+mod enrolment;
+#[cfg(test)]
 mod fake_agent;
 #[cfg(test)]
 mod name_bound;
 #[cfg(test)]
+mod own_ca;
+#[cfg(test)]
 mod refused_early;
 #[cfg(test)]
 mod registry;
+#[cfg(test)]
+mod renewal;
 #[cfg(test)]
 mod stage;

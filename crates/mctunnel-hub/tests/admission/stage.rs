@@ -1,11 +1,18 @@
 //! A hub in this process with its own data directory and a real port, what it reported, and honest agents beside the others.
 
-use mctunnel_agent::{Agent, allow::AllowList};
+use mctunnel_agent::{
+    Agent,
+    allow::AllowList,
+    enrol::{EnrolFailed, Enroller},
+};
 use mctunnel_core::{ClusterName, Destination, Endpoint, Happening, Observe, Open, OpenError, OpenRequest};
 use mctunnel_hub::{Config, Hub};
-use mctunnel_identity::{ClusterFiles, HUB_SERVER_NAME, HubAuthority, JoinBundle};
+use mctunnel_identity::{
+    AgentStore, ClusterFiles, EnrolledAgent, Enrolment, HUB_SERVER_NAME, HubAuthority, JoinBundle, JoinToken,
+    JoinTokenFiles, JoinTokens, NewJoinToken, enrolment::AGENT_CERTIFICATE_LIFETIME,
+};
 use parking_lot::Mutex;
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -22,6 +29,7 @@ pub(crate) struct Stage {
     pub(crate) dir: TempDir,
     pub(crate) authority: HubAuthority,
     pub(crate) clusters: ClusterFiles,
+    pub(crate) tokens: JoinTokenFiles,
     pub(crate) hub: Hub,
     pub(crate) address: SocketAddr,
     pub(crate) seen: Arc<Recorder>,
@@ -36,15 +44,36 @@ impl Stage {
 
     /// A hub with other knobs.
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let mut config = Config::default();
-        change(&mut config);
         let dir = tempfile::tempdir().unwrap();
         let authority = HubAuthority::open_or_create(dir.path(), &[]).unwrap();
+        Self::start(dir, authority, AGENT_CERTIFICATE_LIFETIME, change).await
+    }
+
+    /// A hub whose agents' certificates live for so long.
+    pub(crate) async fn with_lifetime(lifetime: Duration) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = HubAuthority::open_or_create(dir.path(), &[]).unwrap();
+        Self::start(dir, authority, lifetime, |_| {}).await
+    }
+
+    /// A hub with that authority in that directory.
+    pub(crate) async fn start(
+        dir: TempDir,
+        authority: HubAuthority,
+        lifetime: Duration,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
+        let mut config = Config::default();
+        change(&mut config);
         let clusters = ClusterFiles::new(dir.path());
+        let tokens = JoinTokenFiles::new(dir.path());
+        let enrolment = Enrolment::new(&authority, Arc::new(clusters.clone()))
+            .with_join_tokens(Arc::new(tokens.clone()))
+            .with_lifetime(lifetime);
         let seen = Arc::new(Recorder::default());
         let observer = Arc::clone(&seen);
         let hub = Hub::builder(&authority, Arc::new(clusters.clone())).config(config).observer(observer);
-        let hub = hub.build().unwrap();
+        let hub = hub.enrolment(enrolment).build().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut tasks = JoinSet::new();
@@ -53,7 +82,50 @@ impl Stage {
         let echo = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = echo.local_addr().unwrap().port();
         tasks.spawn(serve_echo(echo));
-        Self { dir, authority, clusters, hub, address, seen, echo: port, tasks }
+        Self { dir, authority, clusters, tokens, hub, address, seen, echo: port, tasks }
+    }
+
+    /// Stops the hub and starts another in the same directory.
+    pub(crate) async fn restart(self) -> Self {
+        self.hub.stop().await;
+        drop(self.tasks);
+        let authority = HubAuthority::open_or_create(self.dir.path(), &[]).unwrap();
+        Self::start(self.dir, authority, AGENT_CERTIFICATE_LIFETIME, |_| {}).await
+    }
+
+    /// A join token for so many agents of a cluster.
+    pub(crate) fn token(&self, name: &str, uses: u32) -> JoinToken {
+        let cluster = cluster(name);
+        let (epoch, pin) = (self.clusters.ensure(&cluster).unwrap(), self.authority.pin());
+        let ttl = Duration::from_secs(3600);
+        let new = NewJoinToken { cluster, epoch, ttl, uses, labels: BTreeMap::new(), pin };
+        let (id, secret) = self.tokens.create(new).unwrap();
+        JoinToken { id, secret, pin, hub: self.address.to_string() }
+    }
+
+    /// Enrols as `mctunnel agent` does; gives the identity, which is kept in `home`.
+    pub(crate) async fn enrol(&self, token: &JoinToken, home: &Path) -> Result<EnrolledAgent, EnrolFailed> {
+        Enroller::new(token.clone()).unwrap().enrol(&AgentStore::new(home)).await
+    }
+
+    /// Starts an agent that has enrolled, and that renews by itself.
+    pub(crate) fn run_enrolled(&mut self, home: &Path, observer: Arc<Recorder>) -> Agent {
+        let store = AgentStore::new(home);
+        let enrolled = store.load().unwrap().expect("it has enrolled");
+        let allow = AllowList::parse([format!("tcp://127.0.0.1:{}", self.echo)]).unwrap();
+        let bundle = enrolled.bundle.clone();
+        // The hub may have moved since, when it was started again.
+        let agent = Agent::builder(&bundle).allow(allow).hub(self.address.to_string()).observer(observer);
+        let agent = agent.renewing(store, enrolled).build().unwrap();
+        let running = agent.clone();
+        self.tasks.spawn(async move { running.run().await });
+        agent
+    }
+
+    /// Waits until a cluster has a tunnel of that generation.
+    pub(crate) async fn tunnel_up(&self, name: &str, generation: u64) {
+        let is_it = |h: &Happening| matches!(h, Happening::TunnelUp { cluster, generation: g, .. } if cluster.as_str() == name && *g == generation);
+        self.seen.wait("the tunnel", is_it).await;
     }
 
     /// Adds a cluster and gives what its agent needs. A second time, the first certificate no longer counts.
@@ -151,6 +223,20 @@ impl Recorder {
             }
         });
         found.await.unwrap_or_else(|_| panic!("{what} was not reported, but {:?}", self.happenings.lock()))
+    }
+
+    /// Waits until so many of the kind were reported.
+    pub(crate) async fn wait_for(&self, count: usize, is_it: impl Fn(&Happening) -> bool) {
+        let reached = timeout(LIMIT, async {
+            loop {
+                let changed = self.changed.notified();
+                if self.count(&is_it) >= count {
+                    return;
+                }
+                changed.await;
+            }
+        });
+        reached.await.unwrap_or_else(|_| panic!("{count} were not reported, but {:?}", self.happenings.lock()));
     }
 
     /// Waits until a peer was turned away; gives why. Each refusal is given once.

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
 use mctunnel_mux::Deframer;
 use std::{
     future::poll_fn,
+    pin::pin,
     task::{Context, Poll, ready},
 };
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -74,10 +75,17 @@ where
             Err(error) => lost(broken(&error)),
         }
     };
+    let mut exchange = pin!(exchange);
+    let failed = tokio::select! {
+        biased;
+        answer = &mut exchange => return answer,
+        failed = ended => failed,
+    };
+    // What had arrived before the connection ended is read first.
     tokio::select! {
         biased;
         answer = exchange => answer,
-        failed = ended => Err(failed),
+        () = std::future::ready(()) => Err(failed),
     }
 }
 

@@ -1,0 +1,117 @@
+//! Who the agent is: by a join bundle, by what it kept from enrolling, by a join token, or by files of the operator's own CA.
+
+use crate::settings::{AgentSettings, JoinBy};
+use mctunnel::{
+    JoinBundle,
+    agent::{Builder, enrol::Enroller},
+    core::observe::SharedObserver,
+    identity::{AgentStore, EnrolledAgent, IdentityError, JoinToken, OwnCertificate},
+};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use tracing::info;
+
+/// The identity, and where the next certificate comes from.
+pub(crate) enum AgentIdentity {
+    Bundle(JoinBundle),
+    Enrolled(AgentStore, Box<EnrolledAgent>),
+    Own(OwnCertificate, JoinBundle),
+}
+
+impl AgentIdentity {
+    pub(crate) fn bundle(&self) -> &JoinBundle {
+        match self {
+            Self::Bundle(bundle) | Self::Own(_, bundle) => bundle,
+            Self::Enrolled(_, agent) => &agent.bundle,
+        }
+    }
+
+    /// Tells the agent how to keep its certificate from ending.
+    pub(crate) fn keep_current<'a>(&self, builder: Builder<'a>) -> Builder<'a> {
+        match self {
+            Self::Bundle(_) => builder,
+            Self::Enrolled(store, agent) => builder.renewing(store.clone(), (**agent).clone()),
+            Self::Own(files, _) => builder.following(files.clone()),
+        }
+    }
+}
+
+/// Reads or obtains the identity. With a token it waits for the hub, for as long as it takes.
+pub(crate) async fn obtain(settings: &AgentSettings, observer: &SharedObserver) -> anyhow::Result<AgentIdentity> {
+    match &settings.join {
+        JoinBy::Bundle(path) => Ok(AgentIdentity::Bundle(JoinBundle::read(path)?)),
+        JoinBy::Own(files) => Ok(AgentIdentity::Own(files.clone(), files.read()?)),
+        JoinBy::Enrolment { data_dir, token, token_file } => {
+            let token = match (token, token_file) {
+                (Some(token), _) => Some(JoinToken::parse(token.expose())?),
+                (None, Some(file)) => read_token(file)?,
+                (None, None) => None,
+            };
+            let store = AgentStore::new(data_dir);
+            let enrolled = enrolled(settings, &store, token, observer).await?;
+            Ok(AgentIdentity::Enrolled(store, Box::new(enrolled)))
+        }
+    }
+}
+
+/// What the agent kept counts, unless it was given another token since, or has ended and was given one.
+async fn enrolled(
+    settings: &AgentSettings,
+    store: &AgentStore,
+    token: Option<JoinToken>,
+    observer: &SharedObserver,
+) -> anyhow::Result<EnrolledAgent> {
+    let is_new = match &token {
+        Some(token) => store.token()? != Some(token.id),
+        None => false,
+    };
+    let kept = if is_new { Ok(None) } else { store.load() };
+    let token = match (kept, token) {
+        (Ok(Some(enrolled)), _) => return Ok(enrolled),
+        (Err(error), None) => return Err(error.into()),
+        (Ok(None), None) => return Err(NotEnrolled.into()),
+        (Ok(None), Some(token)) => token,
+        // It cannot be used any more; perhaps the token can.
+        (Err(IdentityError::BundleExpired { .. } | IdentityError::StoreInvalid { .. }), Some(token)) => token,
+        (Err(error), Some(_)) => return Err(error.into()),
+    };
+    info!(token = %token.id, hub = token.hub, "Enrolling.");
+    let mut enroller = Enroller::new(token)?.proxy(settings.proxy.clone());
+    if let Some(hub) = &settings.hub {
+        enroller = enroller.hub(hub)?;
+    }
+    if let Some(name) = &settings.hub_server_name {
+        enroller = enroller.hub_server_name(name);
+    }
+    let enrolled = enroller.enrol_patiently(store, observer).await?;
+    info!(cluster = %enrolled.bundle.cluster, lifetime = ?enrolled.lifetime, "Enrolled.");
+    Ok(enrolled)
+}
+
+/// The token in a file. One that is gone is no token: it may be deleted once it was used.
+fn read_token(path: &Path) -> anyhow::Result<Option<JoinToken>> {
+    let failed = |source| IdentityError::File { action: "read", path: path.to_owned(), source };
+    let mode = match fs::metadata(path) {
+        Ok(metadata) => metadata.permissions().mode() & 0o7777,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error).into()),
+    };
+    if mode & 0o007 != 0 {
+        return Err(IdentityError::FileExposed { path: path.to_owned(), mode }.into());
+    }
+    let text = mctunnel::Secret::new(fs::read_to_string(path).map_err(failed)?);
+    Ok(Some(JoinToken::parse(text.expose())?))
+}
+
+/// The agent has nothing to prove who it is.
+#[derive(Debug, thiserror::Error)]
+#[error("this agent has not enrolled, and was given no join token")]
+pub(crate) struct NotEnrolled;
+
+impl NotEnrolled {
+    pub(crate) fn code(&self) -> mctunnel::ErrorCode {
+        mctunnel::ErrorCode {
+            code: "MCT-AGENT-NOT-ENROLLED",
+            remedy: "make a token at the hub with 'mctunnel join-token create --cluster NAME' and give it with --join-token",
+        }
+    }
+}
