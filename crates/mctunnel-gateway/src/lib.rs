@@ -6,7 +6,7 @@
 //! | adapter | who comes in |
 //! |---|---|
 //! | [`HttpAdapter`] | HTTP and gRPC clients, `https://hub:8080/<cluster>/...` |
-//! | [`ConnectAdapter`] | programs with a proxy setting, by HTTP CONNECT; it does not authenticate clients, so listen on loopback |
+//! | [`ConnectAdapter`] | programs with a proxy setting, by HTTP CONNECT |
 //! | [`SniAdapter`] | TLS clients by the name they ask for, end to end |
 //! | your own [`HubAdapter`] | any other protocol |
 //!

@@ -17,7 +17,8 @@ use std::{
 };
 use tokio::{
     net::TcpStream,
-    time::{Instant, timeout_at},
+    sync::Semaphore,
+    time::{Instant, timeout, timeout_at},
 };
 
 pub(super) struct Pool {
@@ -25,7 +26,7 @@ pub(super) struct Pool {
     tls: TlsConfigs,
     kept: Arc<Mutex<BTreeMap<Key, Vec<Kept>>>>,
     /// Exchanges under way by address: the least busy one gets the next.
-    busy: Mutex<BTreeMap<SocketAddr, Arc<AtomicUsize>>>,
+    busy: Mutex<BTreeMap<SocketAddr, Arc<Load>>>,
     turn: AtomicUsize,
 }
 
@@ -91,11 +92,24 @@ impl Taken {
     }
 }
 
-struct Busy(Arc<AtomicUsize>);
+/// What is under way to one address.
+struct Load {
+    exchanges: AtomicUsize,
+    /// A burst of requests would else dial as many connections at once, and have none of them in time.
+    dials: Semaphore,
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Self { exchanges: AtomicUsize::new(0), dials: Semaphore::new(DIALS_AT_ONCE) }
+    }
+}
+
+struct Busy(Arc<Load>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.exchanges.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -112,7 +126,7 @@ impl Pool {
 
     /// Takes a connection to one of the addresses: one that is there, or a new one. `fresh` insists on a new one.
     pub(super) async fn take(&self, located: &Located, speak: Speak, fresh: bool) -> Result<Taken, Unreached> {
-        let deadline = Instant::now() + self.config.dial_timeout;
+        let mut deadline = None;
         let mut told = None;
         for address in self.by_load(&located.addresses) {
             let key = Key { address, tls: located.tls.clone(), speak };
@@ -120,7 +134,18 @@ impl Pool {
             if !fresh && let Some((connection, sharing)) = self.reuse(&key) {
                 return Ok(Taken { connection, reused: true, sharing, key, _busy: busy });
             }
-            match timeout_at(deadline, self.dial(&key)).await {
+            let Ok(Ok(turn)) = timeout(self.config.dial_timeout * TURN, busy.0.dials.acquire()).await else {
+                return Err(told.unwrap_or(Unreached { address, error: None }));
+            };
+            // Somebody may have given one back meanwhile.
+            if !fresh && let Some((connection, sharing)) = self.reuse(&key) {
+                drop(turn);
+                return Ok(Taken { connection, reused: true, sharing, key, _busy: busy });
+            }
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.config.dial_timeout);
+            let dialled = timeout_at(deadline, self.dial(&key)).await;
+            drop(turn);
+            match dialled {
                 Ok(Ok(connection)) => {
                     let sharing = self.share(&key, &connection);
                     return Ok(Taken { connection, reused: false, sharing, key, _busy: busy });
@@ -213,7 +238,7 @@ impl Pool {
             let turn = self.turn.fetch_add(1, Ordering::Relaxed) % addresses.len();
             addresses.rotate_left(turn);
             let busy = self.busy.lock();
-            addresses.sort_by_key(|address| busy.get(address).map_or(0, |count| count.load(Ordering::Relaxed)));
+            addresses.sort_by_key(|address| busy.get(address).map_or(0, |load| load.exchanges.load(Ordering::Relaxed)));
         }
         addresses
     }
@@ -221,16 +246,20 @@ impl Pool {
     fn occupy(&self, address: SocketAddr) -> Busy {
         let mut busy = self.busy.lock();
         if busy.len() > MOST_COUNTED {
-            busy.retain(|_, count| count.load(Ordering::Relaxed) > 0);
+            busy.retain(|_, load| load.exchanges.load(Ordering::Relaxed) > 0);
         }
-        let count = Arc::clone(busy.entry(address).or_default());
-        count.fetch_add(1, Ordering::Relaxed);
-        Busy(count)
+        let load = Arc::clone(busy.entry(address).or_default());
+        load.exchanges.fetch_add(1, Ordering::Relaxed);
+        Busy(load)
     }
 }
 
 /// Every server we know takes a hundred streams on a connection.
 pub(super) const MOST_SHARERS: u32 = 100;
+/// Connections to one address that are dialled at the same time.
+const DIALS_AT_ONCE: usize = 32;
+/// How many times the time for a dial an exchange waits for its turn to dial.
+const TURN: u32 = 6;
 /// Addresses come and go with their pods.
 const MOST_COUNTED: usize = 4096;
 
@@ -240,4 +269,41 @@ pub(super) struct Unreached {
     pub(super) address: SocketAddr,
     /// `None` when it did not answer in time.
     pub(super) error: Option<io::Error>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mctunnel_core::Roots;
+    use std::{future::Future as _, pin::pin, task::Context};
+    use tokio::{net::TcpListener, task::JoinSet};
+
+    /// A target that accepts connections and never answers: dials to it stay under way.
+    #[tokio::test]
+    async fn a_burst_dials_a_few_connections_at_once_and_the_rest_wait_their_turn() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tls = Some(ExpectedPeer { name: "target".to_owned(), roots: Roots::Unchecked });
+        let addresses = vec![listener.local_addr().unwrap()];
+        let located = Arc::new(Located { addresses, authority: "target".to_owned(), tls, pinned: true });
+        let pool = Arc::new(Pool::new(ServiceProxyConfig::default()));
+        let mut burst = JoinSet::new();
+        for _ in 0..100 {
+            let (pool, located) = (Arc::clone(&pool), Arc::clone(&located));
+            burst.spawn(async move { pool.take(&located, Speak::Http1, false).await.is_ok() });
+        }
+        let mut under_way = Vec::new();
+        for _ in 0..DIALS_AT_ONCE {
+            under_way.push(listener.accept().await.unwrap());
+        }
+        // Everybody had a turn; nobody else is at the door.
+        for _ in 0..200 {
+            tokio::task::yield_now().await;
+        }
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        assert!(pin!(listener.accept()).as_mut().poll(&mut context).is_pending());
+        // One that ends makes room for the next.
+        under_way.pop();
+        listener.accept().await.unwrap();
+        assert_eq!(burst.join_next().await.unwrap().ok(), Some(false));
+    }
 }
