@@ -114,11 +114,14 @@ async fn keep_renewed<F>(
 ) where
     F: Future<Output = Result<EnrolledAgent, String>>,
 {
+    // Drawn once for each certificate: a try that failed does not put it off.
+    let mut due = agent.renew_at_unix(rand::random());
     loop {
-        wait_until(clock, agent.renew_at_unix(rand::random())).await;
+        wait_until(clock, due).await;
         match renew(agent.clone()).await {
             Ok(next) => {
                 agent = next;
+                due = agent.renew_at_unix(rand::random());
                 if let Ok(shown) = agent.bundle.certificate() {
                     observe(&renewed(&shown));
                 }

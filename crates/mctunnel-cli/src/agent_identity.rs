@@ -8,7 +8,7 @@ use mctunnel::{
     identity::{AgentStore, EnrolledAgent, IdentityError, JoinToken, OwnCertificate},
 };
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
-use tracing::info;
+use tracing::{info, warn};
 
 /// The identity, and where the next certificate comes from.
 pub(crate) enum AgentIdentity {
@@ -60,20 +60,31 @@ async fn enrolled(
     token: Option<JoinToken>,
     observer: &SharedObserver,
 ) -> anyhow::Result<EnrolledAgent> {
-    let is_new = match &token {
-        Some(token) => store.token()? != Some(token.id),
-        None => false,
-    };
-    let kept = if is_new { Ok(None) } else { store.load() };
-    let token = match (kept, token) {
-        (Ok(Some(enrolled)), _) => return Ok(enrolled),
+    let (kept, token) = match (store.load(), token) {
+        (Ok(Some(kept)), Some(token)) if token.id != kept.token => (Some(kept), token),
+        (Ok(Some(kept)), _) => return Ok(kept),
         (Err(error), None) => return Err(error.into()),
         (Ok(None), None) => return Err(NotEnrolled.into()),
-        (Ok(None), Some(token)) => token,
+        (Ok(None), Some(token)) => (None, token),
         // It cannot be used any more; perhaps the token can.
-        (Err(IdentityError::BundleExpired { .. } | IdentityError::StoreInvalid { .. }), Some(token)) => token,
+        (Err(IdentityError::BundleExpired { .. } | IdentityError::StoreInvalid { .. }), Some(token)) => (None, token),
         (Err(error), Some(_)) => return Err(error.into()),
     };
+    match (enrol(settings, store, token, observer).await, kept) {
+        (Err(error), Some(kept)) => {
+            warn!(%error, "The new token does not count; going on with the identity there is.");
+            Ok(kept)
+        }
+        (enrolled, _) => enrolled,
+    }
+}
+
+async fn enrol(
+    settings: &AgentSettings,
+    store: &AgentStore,
+    token: JoinToken,
+    observer: &SharedObserver,
+) -> anyhow::Result<EnrolledAgent> {
     info!(token = %token.id, hub = token.hub, "Enrolling.");
     let mut enroller = Enroller::new(token)?.proxy(settings.proxy.clone());
     if let Some(hub) = &settings.hub {

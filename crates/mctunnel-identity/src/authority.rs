@@ -22,7 +22,7 @@ use parking_lot::RwLock;
 use rcgen::SubjectPublicKeyInfo;
 use rustls_pki_types::CertificateDer;
 use server_names::ServerNames;
-use snapshot::{Reissue, Snapshot};
+use snapshot::{Occasion, Snapshot};
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -165,7 +165,7 @@ impl HubAuthority {
         if shared.stamp() == current.stamp && !current.ends_soon(now) {
             return Ok(false);
         }
-        let fresh = shared.load(Reissue::WhenItEnds)?;
+        let fresh = shared.load(Occasion::Running)?;
         let differs = !fresh.is_same(&current);
         *shared.current.write() = Arc::new(fresh);
         Ok(differs)
@@ -215,7 +215,7 @@ impl Opening {
         let names = ServerNames::parse(&self.names)?;
         private_file::create_directory(&self.data_dir)?;
         let Self { data_dir, agent_ca, clock, .. } = self;
-        let snapshot = Snapshot::load(&data_dir, agent_ca.as_deref(), &names, &clock, Reissue::ForNamesToo)?;
+        let snapshot = Snapshot::load(&data_dir, agent_ca.as_deref(), &names, &clock, Occasion::Opening)?;
         let opened_with = snapshot.authorities_pem().into();
         let current = RwLock::new(Arc::new(snapshot));
         let shared = Shared { data_dir, names, agent_ca, clock, current };
@@ -224,8 +224,8 @@ impl Opening {
 }
 
 impl Shared {
-    fn load(&self, reissue: Reissue) -> Result<Snapshot, IdentityError> {
-        Snapshot::load(&self.data_dir, self.agent_ca.as_deref(), &self.names, &self.clock, reissue)
+    fn load(&self, occasion: Occasion) -> Result<Snapshot, IdentityError> {
+        Snapshot::load(&self.data_dir, self.agent_ca.as_deref(), &self.names, &self.clock, occasion)
     }
 
     fn stamp(&self) -> pki_files::Stamp {

@@ -119,7 +119,11 @@ fn covers_namespace(namespaces: &Names, request: &ResourceRequest, sense: Sense)
 /// A request without a name is about many, or has the name in a body that nobody here reads.
 fn covers_name(names: &Names, request: &ResourceRequest, sense: Sense) -> bool {
     match &request.name {
-        Some(name) => names.covers(name),
+        Some(name) if names.covers(name) => true,
+        // What is reached through a kube-apiserver may have its scheme and port in its name: `https:web:8443`.
+        Some(name) => {
+            sense == Sense::Possibly && request.verb == Verb::Connect && name.split(':').any(|part| names.covers(part))
+        }
         None => *names == Names::Any || sense == Sense::Possibly,
     }
 }

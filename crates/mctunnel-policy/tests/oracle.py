@@ -155,6 +155,8 @@ def covers(rule, request, clusters, deny):
         if not (deny and many and (asked["group"], asked["resource"]) not in OUTSIDE):
             return False
     if asked["name"] is not None:
+        if deny and asked["verb"] == "connect" and any(part in rule["names"] for part in asked["name"].split(":")):
+            return True
         return has(rule["names"], asked["name"])
     return rule["names"] == ["*"] or deny
 

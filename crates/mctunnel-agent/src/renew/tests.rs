@@ -151,7 +151,7 @@ async fn a_clock_that_is_set_is_noticed() {
     let set = async {
         // tidy: sleep because the clock is paused
         tokio::time::sleep(Duration::from_secs(600)).await;
-        office.clock.offset.store(17 * HOUR, Ordering::SeqCst);
+        office.clock.offset.store(18 * HOUR, Ordering::SeqCst);
     };
     tokio::join!(office.run(agent, 1, |_| true), set);
     let asked = office.asked.lock().clone();

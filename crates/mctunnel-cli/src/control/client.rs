@@ -14,12 +14,11 @@ use std::{
     thread,
     time::Duration,
 };
-use tokio::time::Instant;
 
 /// How long a hub may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long to wait for a hub that has the store and does not listen yet, or no more.
-const BETWEEN: Duration = Duration::from_secs(5);
+/// How often to look for a hub that has the store and does not listen yet, or no more: for five seconds.
+const LOOKS: u32 = 100;
 /// Until the next look.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The longest answer: many keys.
@@ -27,11 +26,20 @@ const MOST_BYTES: u64 = 64 << 20;
 
 /// Has a command carried out: by the hub of the data directory if one runs, else here.
 pub(crate) fn call(data_dir: &Path, command: &Command) -> Result<Reply, ControlError> {
+    call_between(data_dir, command, &mut || thread::sleep(PAUSE))
+}
+
+/// As [`call`], with what to do between two looks for a hub.
+pub(super) fn call_between(
+    data_dir: &Path,
+    command: &Command,
+    between: &mut dyn FnMut(),
+) -> Result<Reply, ControlError> {
     let exists = data_dir.is_dir();
     if !exists && !matches!(command, Command::ApiKeyCreate { .. }) {
         return Err(ControlError::NoDataDirectory { data_dir: data_dir.to_owned() });
     }
-    let until = Instant::now() + BETWEEN;
+    let mut looks = 0;
     loop {
         if exists && let Some(hub) = connect(data_dir)? {
             return ask(data_dir, hub, command);
@@ -39,9 +47,10 @@ pub(crate) fn call(data_dir: &Path, command: &Command) -> Result<Reply, ControlE
         if *command == Command::Ping {
             return Err(ControlError::NoHub { data_dir: data_dir.to_owned() });
         }
+        looks += 1;
         match FileStore::open(data_dir) {
             Ok(store) => return accepted(Handler::new(Arc::new(store))?.handle(command.clone())),
-            Err(OpenStoreError::InUse { .. }) if Instant::now() < until => thread::sleep(PAUSE),
+            Err(OpenStoreError::InUse { .. }) if looks < LOOKS => between(),
             Err(error) => return Err(error.into()),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{
     Command, Control, ControlError, Reply, call,
+    client::call_between,
     protocol::Request,
     serve,
     server::{is_trusted, parse},
@@ -178,21 +179,33 @@ async fn a_path_longer_than_a_sockets_address_works() {
     assert!(!data_dir.join("control.sock").exists());
 }
 
-#[tokio::test]
-async fn a_store_in_use_without_a_socket_is_an_error_and_not_a_second_writer() {
+#[test]
+fn a_store_in_use_without_a_socket_is_an_error_and_not_a_second_writer() {
     let place = Place::new();
     let _store = FileStore::open(&place.data_dir()).unwrap();
-    let refused = ask(&place.data_dir(), Command::ApiKeyList).await.unwrap_err();
+    let mut pauses = 0;
+    let refused = call_between(&place.data_dir(), &Command::ApiKeyList, &mut || pauses += 1).unwrap_err();
     assert_eq!(refused.code().code, "MCT-STORE-IN-USE");
+    assert_eq!(pauses, 99, "after it was looked for again and again");
 }
 
 #[tokio::test]
 async fn a_hub_that_is_just_starting_is_waited_for() {
     let place = Place::new();
     let store: Arc<dyn Store> = Arc::new(FileStore::open(&place.data_dir()).unwrap());
+    let (found_nobody, nobody_was_found) = tokio::sync::oneshot::channel();
+    let (started, has_started) = std::sync::mpsc::channel();
     let data_dir = place.data_dir();
-    let asking = tokio::task::spawn_blocking(move || call(&data_dir, &Command::ApiKeyList));
+    let asking = tokio::task::spawn_blocking(move || {
+        let mut found_nobody = Some(found_nobody);
+        call_between(&data_dir, &Command::ApiKeyList, &mut || {
+            found_nobody.take().unwrap().send(()).unwrap();
+            has_started.recv().unwrap();
+        })
+    });
+    nobody_was_found.await.unwrap();
     let _control = serve(&place.data_dir(), store).unwrap();
+    started.send(()).unwrap();
     assert!(asking.await.unwrap().is_ok());
 }
 

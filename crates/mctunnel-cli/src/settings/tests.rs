@@ -158,7 +158,7 @@ fn what_is_printed_can_be_read_again_and_shows_no_password() {
     let variables = [("HTTPS_PROXY", "http://user:hunter2@proxy:3128"), ("MCTUNNEL_LOG_LEVEL", "info,h2=debug")];
     let effective = merged::<AgentRole>("admin_listen: off\nno_proxy: \"a, b\"\n", &variables, &words);
     let yaml = effective.to_yaml();
-    assert!(!yaml.contains("hunter2") && !yaml.contains("user"), "{yaml}");
+    assert!(!yaml.contains("hunter2") && !yaml.contains("//user"), "{yaml}");
     for line in [
         "https_proxy: \"http://***@proxy:3128\" # HTTPS_PROXY",
         "grace: \"30s\" # default",

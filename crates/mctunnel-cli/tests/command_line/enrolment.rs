@@ -1,8 +1,16 @@
 //! Join tokens, revocation and the CA through the real binary: what is printed, what an agent does with it, and what is refused.
 
 use crate::rig::{Hub, Ran, Role, mctunnel, ran, run, until};
+use rcgen::{
+    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
+};
 use serde_json::Value;
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 /// Makes a token at a running hub; gives what was printed.
 fn create(hub: &Hub, cluster: &str, more: &[&str]) -> Ran {
@@ -305,32 +313,39 @@ fn the_ca_is_shown_and_changed() {
     until("the hub to take note", || hub.role.log().contains("\"authorities\":1").then_some(()));
 }
 
+/// A CA of the operator's, which issues for cluster-a.
+struct OwnCa(Issuer<'static, KeyPair>);
+
+impl OwnCa {
+    fn new(file: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let key = KeyPair::generate().expect("a key");
+        fs::write(file, params.self_signed(&key).expect("a CA").pem()).expect("a file");
+        Self(Issuer::new(params, key))
+    }
+
+    fn issue(&self, certificate: &str, key_file: &str) {
+        let mut params = CertificateParams::default();
+        params.subject_alt_names = vec![SanType::URI("spiffe://mctunnel/cluster/cluster-a".try_into().expect("a URI"))];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().expect("a key");
+        fs::write(key_file, key.serialize_pem()).expect("a file");
+        fs::set_permissions(key_file, fs::Permissions::from_mode(0o600)).expect("a mode");
+        fs::write(certificate, params.signed_by(&key, &self.0).expect("a certificate").pem()).expect("a file");
+    }
+}
+
 #[test]
 fn an_agent_with_a_certificate_of_another_ca_joins_and_follows_its_files() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
-    let openssl = |arguments: &[&str]| {
-        let done = std::process::Command::new("openssl").args(arguments).output().expect("openssl runs");
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    };
-    let (ca, ca_key) = (path("ca.pem"), path("ca.key"));
-    let curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
-    openssl(
-        &[&["req", "-x509", "-days", "2", "-subj", "/CN=own", "-keyout", &ca_key, "-out", &ca], &curve[..]].concat(),
-    );
-    let issue = |days: &str| {
-        let (request, certificate, key, extensions) = (path("r.pem"), path("tls.crt"), path("tls.key"), path("e.cnf"));
-        openssl(&[&["req", "-subj", "/CN=x", "-keyout", &key, "-out", &request], &curve[..]].concat());
-        fs::write(&extensions, "subjectAltName=URI:spiffe://mctunnel/cluster/cluster-a\nextendedKeyUsage=clientAuth\n")
-            .expect("a file");
-        let sign = ["x509", "-req", "-in", &request, "-CA", &ca, "-CAkey", &ca_key, "-CAcreateserial", "-days", days];
-        openssl(&[&sign[..], &["-extfile", &extensions, "-out", &certificate]].concat());
-        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("a mode");
-    };
-    issue("1");
-    let hub = Hub::start(&["--agent-ca", &ca]);
+    let (ca_file, certificate, key) = (path("ca.pem"), path("tls.crt"), path("tls.key"));
+    let ca = OwnCa::new(&ca_file);
+    ca.issue(&certificate, &key);
+    let hub = Hub::start(&["--agent-ca", &ca_file]);
     let hub_ca = hub.path("data/pki/ca.pem");
-    let (certificate, key) = (path("tls.crt"), path("tls.key"));
     let arguments =
         ["agent", "--certificate", &certificate, "--key", &key, "--hub-ca", &hub_ca, "--hub", hub.address("tunnel")];
     let mut agent = Role::start(hub.dir.path(), "agent", &arguments, &[]);
@@ -338,6 +353,35 @@ fn an_agent_with_a_certificate_of_another_ca_joins_and_follows_its_files() {
     let added = run(&["cluster", "add", "cluster-a", "--own-ca", "--data-dir", &hub.path("data")]);
     assert_eq!(added.status, Some(0), "{added:?}");
     assert_eq!(text(&agent.ready()["cluster"]), "cluster-a");
-    issue("2");
+    ca.issue(&certificate, &key);
     until("the new certificate", || agent.log().contains("A certificate was renewed.").then_some(()));
+}
+
+#[test]
+fn t21_another_tls_stack_gets_nowhere_with_less_than_tls_1_3() {
+    let hub = Hub::start(&[]);
+    let visit = |more: &[&str]| {
+        let mut openssl = Command::new("openssl");
+        openssl.args(["s_client", "-connect", hub.address("tunnel"), "-servername", "mctunnel-hub"]).args(more);
+        let done = openssl.stdin(Stdio::null()).output().expect("openssl is part of the tests' machine");
+        String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned()
+    };
+    for alpn in ["h2", "mctunnel-enrol"] {
+        for version in ["-tls1", "-tls1_1", "-tls1_2"] {
+            let said = visit(&[version, "-cipher", "ALL:@SECLEVEL=0", "-alpn", alpn]);
+            assert!(said.contains("no peer certificate available"), "{alpn} {version}\n{said}");
+        }
+    }
+    assert!(visit(&["-tls1_3"]).contains("no peer certificate available"), "no ALPN");
+    let enrol = visit(&["-tls1_3", "-alpn", "mctunnel-enrol", "-showcerts"]);
+    assert!(
+        enrol.contains("ALPN protocol: mctunnel-enrol") && enrol.matches("BEGIN CERTIFICATE").count() == 2,
+        "{enrol}"
+    );
+    assert!(
+        enrol.contains("No client certificate CA names sent") && !enrol.contains("Acceptable client certificate"),
+        "{enrol}"
+    );
+    let tunnel = visit(&["-tls1_3", "-alpn", "h2", "-ign_eof"]);
+    assert!(tunnel.contains("certificate required") || tunnel.contains("alert number 116"), "{tunnel}");
 }

@@ -129,9 +129,11 @@ async fn t47_certificates_and_the_ca_change_under_load_and_no_exchange_fails() {
     let mut old = Command::new(BINARY);
     old.args(["agent", "--log-level", "warn", "--join"]).arg(&bundle).kill_on_drop(true);
     let mut old = old.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
-    let mut said = vec![0; 4096];
-    let read = old.stderr.as_mut().expect("piped").read(&mut said).await.expect("it says why");
-    let said = String::from_utf8_lossy(said.split_at(read).0).into_owned();
-    assert!(said.contains("certificate"), "{said}");
+    let (mut said, mut chunk) = (String::new(), vec![0; 4096]);
+    while !said.contains("certificate") {
+        let read = old.stderr.as_mut().expect("piped").read(&mut chunk).await.expect("it says why");
+        assert!(read > 0, "{said}");
+        said.push_str(&String::from_utf8_lossy(chunk.split_at(read).0));
+    }
     assert_eq!(rig.metric("mctunnel_tunnel_up_total{cluster=\"c2\"}").await, None);
 }

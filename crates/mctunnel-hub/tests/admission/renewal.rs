@@ -51,13 +51,13 @@ async fn a_tunnel_outlives_the_certificate_it_began_with() {
     let begin = Instant::now();
 
     // Twice the life of a certificate, and some more.
-    stage.seen.wait_for(3, is_renewed).await;
+    stage.seen.wait_for(4, is_renewed).await;
 
     assert!(begin.elapsed() > Duration::from_secs(6), "{:?}", begin.elapsed());
     assert_eq!((stage.seen.count(is_down), seen.count(is_down)), (0, 0));
     stage.exchange("c1").await.unwrap();
     assert_eq!(stage.hub.tunnels()[0].generation, 1);
-    seen.wait_for(3, is_renewed).await;
+    seen.wait_for(4, is_renewed).await;
     let kept = AgentStore::new(home.path()).load().unwrap().unwrap();
     let now = kept.bundle.certificate().unwrap();
     assert_ne!((&kept.bundle.key_pem, &now.serial), (&enrolled.bundle.key_pem, &first.serial));

@@ -3,7 +3,7 @@
 use super::{
     HubAuthority, issue,
     pki_files::{self, CA_KEY, CA_PEM, NEXT_KEY, NEXT_PEM, PkiChange, SERVER_PEM},
-    snapshot::{Reissue, Snapshot},
+    snapshot::{Occasion, Snapshot},
 };
 use crate::{CaPin, IdentityError, certificate};
 use mctunnel_core::Secret;
@@ -70,7 +70,7 @@ impl HubAuthority {
     ) -> Result<Self, IdentityError> {
         let shared = &self.shared;
         // Loading takes the lock for itself. What happens between that and ours is found by looking again.
-        let current = shared.load(Reissue::WhenItEnds)?;
+        let current = shared.load(Occasion::Running)?;
         {
             let _lock = pki_files::lock(&shared.data_dir)?;
             if shared.stamp() != current.stamp {
@@ -78,7 +78,7 @@ impl HubAuthority {
             }
             pki_files::commit(&shared.pki_dir(), &change(&current)?)?;
         }
-        *shared.current.write() = Arc::new(shared.load(Reissue::WhenItEnds)?);
+        *shared.current.write() = Arc::new(shared.load(Occasion::Running)?);
         Ok(self.clone())
     }
 }

@@ -54,13 +54,14 @@ impl Authority {
 
 // === Snapshot ===
 
-/// When the hub's certificate is issued anew.
+/// Why the files are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reissue {
-    /// When it ends soon, or lacks a name that it should have.
-    ForNamesToo,
-    /// Only when it ends soon: of two hubs with other names that share the files, neither takes them from the other.
-    WhenItEnds,
+pub(super) enum Occasion {
+    /// The authority is opened: it is made if there is none, and the hub's certificate gets the names it should have.
+    Opening,
+    /// The files have changed under a process that runs. It makes no CA, whatever became of the files; and of two hubs with other
+    /// names that share them, neither takes the certificate from the other.
+    Running,
 }
 
 pub(super) struct Snapshot {
@@ -87,15 +88,18 @@ impl Snapshot {
         agent_ca: Option<&Path>,
         names: &ServerNames,
         clock: &SharedClock,
-        reissue: Reissue,
+        occasion: Occasion,
     ) -> Result<Self, IdentityError> {
         let now = clock.unix_now();
         let dir = pki_files::dir(data_dir);
         let _lock = pki_files::lock(data_dir)?;
         pki_files::roll_forward(&dir)?;
-        let files = match pki_files::load(&dir)? {
-            Some(files) => files,
-            None => pki_files::create(&dir, make_files(names, now)?)?,
+        let files = match (pki_files::load(&dir)?, occasion) {
+            (Some(files), _) => files,
+            (None, Occasion::Opening) => pki_files::create(&dir, make_files(names, now)?)?,
+            (None, Occasion::Running) => {
+                return Err(IdentityError::PkiIncomplete { dir, missing: "all of them".to_owned() });
+            }
         };
         let own = agent_ca.map(own_ca::read).transpose()?.unwrap_or_default();
         let serving = Authority::read(&dir, (CA_PEM, &files.ca_pem), (CA_KEY, &files.ca_key))?;
@@ -104,7 +108,7 @@ impl Snapshot {
             None => None,
         };
         let (mut server, server_key) = read_server(&dir, &files, &serving)?;
-        if ends_soon(&server, now) || reissue == Reissue::ForNamesToo && !names.required_are_in(&server) {
+        if ends_soon(&server, now) || occasion == Occasion::Opening && !names.required_are_in(&server) {
             // Keeps the key, so that the renewal is one file replaced by one rename, and no crash can leave a mismatched pair.
             let renewed = issue::server(&serving.issuer, &server_key, names, now)?;
             pki_files::replace_server_certificate(&dir, &renewed.pem())?;

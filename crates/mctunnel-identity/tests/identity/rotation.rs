@@ -300,6 +300,20 @@ fn files_that_cannot_be_used_leave_what_was_read_before() {
 }
 
 #[test]
+fn a_running_hub_makes_no_new_ca_when_its_files_are_gone() {
+    let office = Office::open();
+    let pin = office.authority.pin();
+    let (here, gone) = (office.dir.path().join("pki"), office.dir.path().join("gone"));
+    fs::rename(&here, &gone).unwrap();
+    assert!(matches!(office.authority.reload(), Err(IdentityError::PkiIncomplete { .. })));
+    assert!(matches!(office.authority.rotate(), Err(IdentityError::PkiIncomplete { .. })));
+    assert!(!here.exists());
+    assert_eq!(office.authority.pin(), pin, "what was read before still counts");
+    fs::rename(&gone, &here).unwrap();
+    assert!(!office.authority.reload().unwrap());
+}
+
+#[test]
 fn locks_are_of_their_owner_alone() {
     let dir = tempfile::tempdir().unwrap();
     let lock = dir.path().join("pki.lock");

@@ -68,9 +68,11 @@ fn conditions_see_the_request() {
 #[test]
 fn services_and_bytes_have_their_fields() {
     let http = "{who: {user: a}, where: {cluster: c}, what: {service: 'm/p:web', method: POST, path: /x}}";
+    let coded = "{who: {user: a}, where: {cluster: c}, what: {service: 'm/p:web', path: /%61dmin/%78}}";
     let bytes = "{where: {cluster: c}, who: {}, what: {bytes: 'db:5432'}}";
     for (text, question) in [
         ("request.kind == 'http' && request.method == 'POST' && request.path == '/x' && request.verb == ''", http),
+        ("request.path == '/admin/x' && request.path.startsWith('/admin/')", coded),
         ("target.kind == 'service' && target.namespace == 'm' && target.service == 'p' && target.port == 'web'", http),
         ("request.kind == 'bytes' && target.kind == 'endpoint' && target.host == 'db' && target.port == '5432'", bytes),
         ("user.name == '' && size(user.groups) == 0 && size(user.extra) == 0 && source.ip == ''", bytes),

@@ -10,7 +10,8 @@ use cel::{
     },
     context::VariableResolver,
 };
-use mctunnel_core::{Action, KubeRequest, ResourceRequest, ServicePort, Target};
+use mctunnel_core::{Action, KubeRequest, ResourceRequest, ServicePort, Target, bad_target};
+use std::borrow::Cow;
 
 /// Every variable, as `docs/security/policy.md` lists them.
 pub(super) const VARIABLES: &[(&str, Type)] = &[
@@ -55,6 +56,7 @@ impl VariableResolver for Variables<'_> {
         match area {
             "user" => self.user(field),
             "cluster" => self.cluster(field),
+            "request" if field == "path" => Some(CowVal::owned(CelString::from(self.path()))),
             "request" => self.request(field).map(text),
             "target" => self.target(field),
             "protocol" if field.is_empty() => Some(text(self.0.access.protocol.as_str())),
@@ -128,12 +130,20 @@ impl Variables<'_> {
                 Action::Http { method, .. } => method,
                 Action::Kube(_) | Action::Bytes => "",
             },
-            "path" => match action {
-                Action::Http { path, .. } | Action::Kube(KubeRequest::NonResource { path, .. }) => path,
-                Action::Kube(KubeRequest::Resource(_)) | Action::Bytes => "",
-            },
             _ => return None,
         })
+    }
+
+    /// The path of an HTTP request, decoded: in it `/%61dmin` is `/admin`.
+    fn path(&self) -> Cow<'_, str> {
+        match self.0.access.action {
+            Action::Http { path, .. } if path.contains('%') => {
+                let decoded = bad_target::decode(path).and_then(|bytes| String::from_utf8(bytes).ok());
+                decoded.map_or(Cow::Borrowed(path.as_str()), Cow::Owned)
+            }
+            Action::Http { path, .. } | Action::Kube(KubeRequest::NonResource { path, .. }) => Cow::Borrowed(path),
+            Action::Kube(KubeRequest::Resource(_)) | Action::Bytes => Cow::Borrowed(""),
+        }
     }
 
     fn target<'b>(&'b self, field: &str) -> Option<CowVal<'b, 'b>> {
