@@ -75,10 +75,9 @@ impl Refused {
             Self::Unauthenticated(Unauthenticated::Rejected(_)) => {
                 ErrorCode { code: "MCT-HTTP-UNAUTHENTICATED", remedy: "send one valid credential with every request" }
             }
-            Self::Unauthenticated(Unauthenticated::Conflict(_)) => ErrorCode {
-                code: "MCT-HTTP-TWO-CREDENTIALS",
-                remedy: "send exactly one credential",
-            },
+            Self::Unauthenticated(Unauthenticated::Conflict(_)) => {
+                ErrorCode { code: "MCT-HTTP-TWO-CREDENTIALS", remedy: "send exactly one credential" }
+            }
             Self::Unauthenticated(Unauthenticated::TooMany(_)) => {
                 ErrorCode { code: "MCT-HTTP-TOO-MANY-ATTEMPTS", remedy: "wait, then try again with a valid credential" }
             }
