@@ -1,6 +1,6 @@
 //! Whoever answers at the hub's address learns nothing before it has proven to be the hub (T26): not the token, not a certificate,
 //! not even that HTTP/2 would be spoken.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, in its helpers too")]
 
 use mctunnel_agent::{Agent, enrol::Enroller};
 use mctunnel_core::{Happening, Observe};

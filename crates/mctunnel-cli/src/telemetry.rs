@@ -94,6 +94,7 @@ impl Telemetry {
 /// One arm for each happening: a count, then a line. Lines of a level that is off cost one comparison, which matters for those
 /// of streams.
 impl Observe for Telemetry {
+    #[expect(clippy::too_many_lines, reason = "it is one table")]
     fn observe(&self, happening: &Happening) {
         match happening {
             Happening::TunnelUp { cluster, generation, instance, peer } => {

@@ -135,7 +135,7 @@ fn open(input: &mut Input<'_>) -> Open {
     let priority = Priority::from_wire(u64::from(input.byte() % 4));
     let headers = (0..input.byte() % 8).map(|_| Header::text("x-mctunnel-host", &input.text()));
     let headers = headers.collect();
-    let named = input.byte() % 4 == 0;
+    let named = input.byte().is_multiple_of(4);
     let user = named.then(|| Box::new(User { name: input.text(), groups: vec![input.text()], ..User::default() }));
     Open { priority, headers, user }
 }

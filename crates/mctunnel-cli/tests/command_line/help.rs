@@ -3,6 +3,7 @@
 use crate::rig::run;
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "it is one table")]
 fn the_help_of_every_command_has_its_flags_and_an_example() {
     for (command, flags) in [
         (

@@ -79,7 +79,9 @@ async fn enrolled_agent(rig: &Rig, token: &str, home: &Path, allow: &str, ready:
 fn kept(home: &Path) -> (String, usize) {
     let text = std::fs::read_to_string(home.join("identity.json")).expect("it has enrolled");
     let identity: Value = serde_json::from_str(&text).expect("JSON");
-    let part = |name: &str| identity["identity"][name].as_str().expect("text").to_owned();
+    let part = |name: &str| {
+        identity.pointer(&format!("/identity/{name}")).and_then(|part| part.as_str()).expect("text").to_owned()
+    };
     (part("certificate_pem"), part("ca_pem").matches("BEGIN CERTIFICATE").count())
 }
 
