@@ -46,7 +46,7 @@ async fn serve(process: ProcessSettings, settings: HubSettings) -> anyhow::Resul
     let listeners = Listeners::bind(&settings)?;
     let ready = listeners.ready()?;
     let running = Running::start(&settings, listeners).await?;
-    let Ready { tunnel, gateway, sni, connect, admin, .. } = &ready;
+    let Ready { tunnel, gateway, sni, connect, connect_tls, admin, .. } = &ready;
     if gateway.is_some() && settings.trust.insecure_no_auth {
         warn!(
             "Nobody is asked who they are: whoever reaches the gateway on this machine is let in. For trying out only."
@@ -57,7 +57,7 @@ async fn serve(process: ProcessSettings, settings: HubSettings) -> anyhow::Resul
              reaches the gateway, as far as the agents' lists go. Give --auth-config and --policy."
         );
     }
-    info!(%tunnel, gateway, sni, connect, admin, "The hub is serving.");
+    info!(%tunnel, gateway, sni, connect, connect_tls, admin, "The hub is serving.");
     ready_file::write(process.ready_file.as_deref(), &ready)?;
 
     let first = signals.next().await;
@@ -79,6 +79,7 @@ struct Listeners {
     gateway: Option<TcpListener>,
     sni: Option<TcpListener>,
     connect: Option<TcpListener>,
+    connect_tls: Option<TcpListener>,
     admin: Option<TcpListener>,
 }
 
@@ -92,6 +93,7 @@ impl Listeners {
             gateway: optional("--gateway-listen", settings.gateway_listen)?,
             sni: optional("--sni-listen", settings.sni_listen)?,
             connect: optional("--connect-listen", settings.connect_listen)?,
+            connect_tls: optional("--connect-tls-listen", settings.connect_tls_listen)?,
             admin: optional("--admin-listen", settings.admin_listen)?,
         })
     }
@@ -105,6 +107,7 @@ impl Listeners {
             pid: std::process::id(),
             tunnel: self.tunnel.local_addr()?.to_string(),
             connect: address(&self.connect)?,
+            connect_tls: address(&self.connect_tls)?,
             admin: address(&self.admin)?,
             gateway: address(&self.gateway)?,
             sni: address(&self.sni)?,
@@ -119,6 +122,7 @@ struct Ready {
     pid: u32,
     tunnel: String,
     connect: Option<String>,
+    connect_tls: Option<String>,
     admin: Option<String>,
     gateway: Option<String>,
     sni: Option<String>,
@@ -157,7 +161,8 @@ impl Running {
             let (hub, stop) = (hub.clone(), no_more_tunnels.clone());
             process::owned(async move { hub.serve_tunnels(listeners.tunnel, stop).await })
         };
-        let clients = ways.serve([listeners.gateway, listeners.sni, listeners.connect], &no_more_clients);
+        let client_listeners = [listeners.gateway, listeners.sni, listeners.connect, listeners.connect_tls];
+        let clients = ways.serve(client_listeners, &no_more_clients);
         let mut background = vec![process::owned(admin::upkeep(telemetry.handle()))];
         if let Some(listener) = listeners.admin {
             background.push(process::owned(Admin::new(&telemetry, probe.clone()).serve(listener)));
@@ -208,6 +213,7 @@ struct Ways {
     http: Arc<Gateway<HttpAdapter<Hub>>>,
     sni: Arc<Gateway<SniAdapter<Hub>>>,
     connect: Arc<Gateway<ConnectAdapter<Hub>>>,
+    connect_tls: Arc<Gateway<ConnectAdapter<Hub>>>,
 }
 
 impl Ways {
@@ -229,7 +235,10 @@ impl Ways {
         }
         let mut config = ConnectConfig::default();
         config.wait_for_tunnel = settings.tunnel_wait;
-        let connect = ConnectAdapter::new(hub.clone(), config, telemetry.clone()).checkpoint(trust.checkpoint.clone());
+        let connect_with =
+            |config| ConnectAdapter::new(hub.clone(), config, telemetry.clone()).checkpoint(trust.checkpoint.clone());
+        let tls = authority.gateway_config_for(trust.client_authorities())?;
+        let (connect, connect_tls) = (connect_with(config.clone()), connect_with(config).tls(&tls));
         let mut config = SniConfig::new(&settings.sni_suffix);
         config.wait_for_tunnel = settings.gateway_wait;
         let sni = SniAdapter::new(hub.clone(), config, telemetry.clone()).checkpoint(trust.checkpoint.clone());
@@ -237,31 +246,39 @@ impl Ways {
             http: Arc::new(Gateway::new(http)),
             sni: Arc::new(Gateway::new(sni)),
             connect: Arc::new(Gateway::new(connect)),
+            connect_tls: Arc::new(Gateway::new(connect_tls)),
         })
     }
 
     fn serve(
         &self,
-        [http, sni, connect]: [Option<TcpListener>; 3],
+        [http, sni, connect, connect_tls]: [Option<TcpListener>; 4],
         stop: &CancellationToken,
     ) -> Vec<AbortOnDropHandle<()>> {
-        let accepting =
-            [accept(&self.http, http, stop), accept(&self.sni, sni, stop), accept(&self.connect, connect, stop)];
+        let accepting = [
+            accept(&self.http, http, stop),
+            accept(&self.sni, sni, stop),
+            accept(&self.connect, connect, stop),
+            accept(&self.connect_tls, connect_tls, stop),
+        ];
         accepting.into_iter().flatten().collect()
     }
 
     async fn drained(&self) {
-        tokio::join!(self.http.drained(), self.sni.drained(), self.connect.drained());
+        let (http, sni) = (self.http.drained(), self.sni.drained());
+        tokio::join!(http, sni, self.connect.drained(), self.connect_tls.drained());
     }
 
     fn connections(&self) -> usize {
-        self.http.connections() + self.sni.connections() + self.connect.connections()
+        let connect = self.connect.connections() + self.connect_tls.connections();
+        self.http.connections() + self.sni.connections() + connect
     }
 
     fn cut(&self) {
         self.http.cut();
         self.sni.cut();
         self.connect.cut();
+        self.connect_tls.cut();
     }
 }
 

@@ -10,7 +10,10 @@ use std::{
     pin::Pin,
     task::{Context, Poll, ready},
 };
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
 use tokio_util::io::poll_read_buf;
 
 /// The most read from the socket at once: one full frame.
@@ -19,12 +22,29 @@ const READ_MAX: usize = mctunnel_mux::MAX_PAYLOAD;
 const READ_MIN: usize = 2048;
 
 /// Moves bytes both ways until both directions ended or one broke. Dropping the future cuts both sides.
-pub async fn splice<S: ByteStream>(socket: TcpStream, stream: S) -> Spliced {
+pub async fn splice<T: SpliceSocket, S: ByteStream>(socket: T, stream: S) -> Spliced {
     let mut splice = Splice { socket, stream, up: Up::new(), down: Down::default(), passed_on: false };
     let result = std::future::poll_fn(|cx| splice.poll(cx)).await;
     let spliced = Spliced { bytes_up: splice.up.bytes, bytes_down: splice.down.bytes, error: result.err() };
     splice.pass_on(spliced.error.as_ref());
     spliced
+}
+
+/// A TCP connection, with or without something on top of it.
+pub trait SpliceSocket: AsyncRead + AsyncWrite + Unpin + Send {
+    /// Whether there is nothing on top of it: then it can be read, written and closed as it is.
+    const PLAIN: bool;
+
+    /// The connection itself.
+    fn tcp(&self) -> &TcpStream;
+}
+
+impl SpliceSocket for TcpStream {
+    const PLAIN: bool = true;
+
+    fn tcp(&self) -> &TcpStream {
+        self
+    }
 }
 
 /// How a splice ended.
@@ -68,8 +88,8 @@ impl fmt::Display for SpliceError {
 
 impl std::error::Error for SpliceError {}
 
-struct Splice<S: ByteStream> {
-    socket: TcpStream,
+struct Splice<T: SpliceSocket, S: ByteStream> {
+    socket: T,
     stream: S,
     up: Up,
     down: Down,
@@ -92,7 +112,7 @@ struct Down {
     done: bool,
 }
 
-impl<S: ByteStream> Splice<S> {
+impl<T: SpliceSocket, S: ByteStream> Splice<T, S> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpliceError>> {
         let down = self.down.poll(cx, &mut self.socket, &mut self.stream, self.up.done)?;
         match self.up.poll(cx, &mut self.socket, &mut self.stream) {
@@ -112,7 +132,7 @@ impl<S: ByteStream> Splice<S> {
             Some(SpliceError::Stream(_)) if self.down.done => {}
             Some(SpliceError::Stream(_)) => {
                 // A reset instead of a clean end, so that the other program knows.
-                let _ = self.socket.set_zero_linger();
+                let _ = self.socket.tcp().set_zero_linger();
             }
             // What the socket's owner had finished sending is still delivered; the stream's end tells the rest.
             Some(SpliceError::SocketWrite(_)) if self.up.done => {}
@@ -121,10 +141,10 @@ impl<S: ByteStream> Splice<S> {
     }
 }
 
-impl<S: ByteStream> Drop for Splice<S> {
+impl<T: SpliceSocket, S: ByteStream> Drop for Splice<T, S> {
     fn drop(&mut self) {
         if !self.passed_on {
-            let _ = self.socket.set_zero_linger();
+            let _ = self.socket.tcp().set_zero_linger();
             self.stream.abort();
         }
     }
@@ -135,10 +155,10 @@ impl Up {
         Self { pending: Bytes::new(), read_size: READ_MIN * 4, bytes: 0, done: false }
     }
 
-    fn poll<S: ByteStream>(
+    fn poll<T: SpliceSocket, S: ByteStream>(
         &mut self,
         cx: &mut Context<'_>,
-        socket: &mut TcpStream,
+        socket: &mut T,
         stream: &mut S,
     ) -> Poll<Result<(), SpliceError>> {
         while !self.done {
@@ -148,8 +168,10 @@ impl Up {
             }
             // Read only what the stream has room for.
             ready!(stream.poll_write_capacity(cx)).map_err(SpliceError::Stream)?;
-            // The buffer exists only while there is something to read.
-            ready!(socket.poll_read_ready(cx)).map_err(SpliceError::SocketRead)?;
+            // The buffer exists only while there is something to read. What is on top may hold bytes that TCP knows nothing of.
+            if T::PLAIN {
+                ready!(socket.tcp().poll_read_ready(cx)).map_err(SpliceError::SocketRead)?;
+            }
             let mut buffer = BytesMut::with_capacity(self.read_size);
             let read = poll_read_buf(Pin::new(&mut *socket), cx, &mut buffer);
             if ready!(read).map_err(SpliceError::SocketRead)? > 0 {
@@ -177,39 +199,48 @@ impl Up {
 }
 
 impl Down {
-    fn poll<S: ByteStream>(
+    fn poll<T: SpliceSocket, S: ByteStream>(
         &mut self,
         cx: &mut Context<'_>,
-        socket: &mut TcpStream,
+        socket: &mut T,
         stream: &mut S,
         last: bool,
     ) -> Poll<Result<(), SpliceError>> {
         while !self.done {
             if self.pending.is_empty() {
-                match ready!(stream.poll_read_bytes(cx)).map_err(SpliceError::Stream)? {
+                let Poll::Ready(read) = stream.poll_read_bytes(cx) else {
+                    // What is on top may have kept something back.
+                    ready!(Pin::new(&mut *socket).poll_flush(cx)).map_err(SpliceError::SocketWrite)?;
+                    return Poll::Pending;
+                };
+                match read.map_err(SpliceError::Stream)? {
                     Some(bytes) => self.pending = bytes,
                     // The other direction has ended before: closing the socket says the same in one call.
-                    None if last => self.done = true,
+                    None if last && T::PLAIN => self.done = true,
                     None => {
-                        ready!(tokio::io::AsyncWrite::poll_shutdown(Pin::new(&mut *socket), cx))
-                            .map_err(SpliceError::SocketWrite)?;
+                        ready!(Pin::new(&mut *socket).poll_shutdown(cx)).map_err(SpliceError::SocketWrite)?;
                         self.done = true;
                     }
                 }
                 continue;
             }
-            match socket.try_write(&self.pending) {
-                Ok(written) => {
-                    self.bytes += u64::try_from(written).unwrap_or(u64::MAX);
-                    drop(self.pending.split_to(written));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(socket.poll_write_ready(cx)).map_err(SpliceError::SocketWrite)?;
-                }
-                Err(error) => return Poll::Ready(Err(SpliceError::SocketWrite(error))),
-            }
+            let written = ready!(poll_write(socket, cx, &self.pending)).map_err(SpliceError::SocketWrite)?;
+            self.bytes += u64::try_from(written).unwrap_or(u64::MAX);
+            drop(self.pending.split_to(written));
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+fn poll_write<T: SpliceSocket>(socket: &mut T, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    if !T::PLAIN {
+        return Pin::new(socket).poll_write(cx, bytes);
+    }
+    loop {
+        match socket.tcp().try_write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(socket.tcp().poll_write_ready(cx))?,
+            written => return Poll::Ready(written),
+        }
     }
 }
 

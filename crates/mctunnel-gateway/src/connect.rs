@@ -10,9 +10,14 @@ mod request;
 pub use config::ConnectConfig;
 pub use refusal::Refusal;
 
-use crate::{Checkpoint, Client, HubAdapter};
-use mctunnel_core::{Open, observe::SharedObserver};
+use crate::{
+    Checkpoint, Client, HubAdapter,
+    tls::{TlsClient, accept_tls, client_certificate},
+};
+use mctunnel_core::{Evidence, Open, observe::SharedObserver};
+use rustls::ServerConfig;
 use std::{fmt, sync::Arc};
+use tokio_rustls::TlsAcceptor;
 
 /// Serves HTTP CONNECT and opens a stream for each request.
 pub struct ConnectAdapter<O: Open> {
@@ -20,13 +25,14 @@ pub struct ConnectAdapter<O: Open> {
     config: ConnectConfig,
     observer: SharedObserver,
     checkpoint: Checkpoint,
+    tls: Option<TlsAcceptor>,
 }
 
 impl<O: Open> ConnectAdapter<O> {
-    /// An adapter that opens its streams with `opener`.
+    /// An adapter that opens its streams with `opener` and speaks plain HTTP.
     #[must_use]
     pub fn new(opener: O, config: ConnectConfig, observer: SharedObserver) -> Self {
-        Self { opener, config, observer, checkpoint: Checkpoint::default() }
+        Self { opener, config, observer, checkpoint: Checkpoint::default(), tls: None }
     }
 
     /// Has every client pass this checkpoint.
@@ -35,11 +41,30 @@ impl<O: Open> ConnectAdapter<O> {
         self.checkpoint = checkpoint;
         self
     }
+
+    /// Speaks TLS. The configuration decides on certificates; by ALPN nothing but `http/1.1` is offered, whatever it says.
+    #[must_use]
+    pub fn tls(mut self, config: &ServerConfig) -> Self {
+        let mut config = config.clone();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        self.tls = Some(TlsAcceptor::from(Arc::new(config)));
+        self
+    }
 }
 
 impl<O: Open> HubAdapter for ConnectAdapter<O> {
-    fn serve(self: Arc<Self>, client: Client) -> impl Future<Output = ()> + Send {
-        client::serve_client(self, client.socket, client.peer)
+    async fn serve(self: Arc<Self>, client: Client) {
+        let Client { socket, peer, .. } = client;
+        let Some(tls) = &self.tls else {
+            return client::serve_client(self, socket, Evidence { peer: Some(peer), ..Evidence::default() }).await;
+        };
+        // Boxed: what the handshake needs is given back before the splice, which may last for days.
+        let accepted = Box::pin(accept_tls(tls, socket, peer, self.config.head_timeout)).await;
+        if let Some(stream) = accepted {
+            let certificate = client_certificate(&stream);
+            let shown = Evidence { certificate, peer: Some(peer), ..Evidence::default() };
+            client::serve_client(self, TlsClient(stream), shown).await;
+        }
     }
 
     fn max_clients(&self) -> usize {
@@ -47,6 +72,10 @@ impl<O: Open> HubAdapter for ConnectAdapter<O> {
     }
 
     async fn turn_away(self: Arc<Self>, mut client: Client) {
+        if self.tls.is_some() {
+            // A handshake would cost what there is no room for.
+            return;
+        }
         let refusal = Refusal::TooManyConnections { limit: self.config.max_connections };
         client::observe_refusal(&self, &refusal);
         Box::pin(answer::refuse(&mut client.socket, &answer::for_refusal(&refusal))).await;

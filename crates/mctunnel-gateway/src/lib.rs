@@ -38,6 +38,7 @@ mod connect;
 mod connections;
 mod open_stream;
 mod sni;
+mod tls;
 
 pub mod http;
 

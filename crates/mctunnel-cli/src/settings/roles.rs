@@ -62,6 +62,7 @@ pub(crate) struct HubSettings {
     pub(crate) gateway_wait: Duration,
     pub(crate) server_timing: bool,
     pub(crate) connect_listen: Option<SocketAddr>,
+    pub(crate) connect_tls_listen: Option<SocketAddr>,
     pub(crate) admin_listen: Option<SocketAddr>,
     pub(crate) hub_names: Vec<String>,
     pub(crate) agent_cert_ttl: Duration,
@@ -114,12 +115,6 @@ impl HubSettings {
         let tunnel_listen = effective
             .listen("tunnel_listen")?
             .ok_or_else(|| effective.bad_value("tunnel_listen", "a hub without tunnels is of no use"))?;
-        let connect_listen = effective.listen("connect_listen")?;
-        let exposed = connect_listen.filter(|address| !address.ip().is_loopback());
-        if let (Some(address), false) = (exposed, effective.switch("insecure_connect_anywhere")?) {
-            let setting = effective.name_of("connect_listen");
-            return Err(ConfigError::ConnectExposed { setting, address: address.to_string() }.into());
-        }
         let gateway_listen = effective.listen("gateway_listen")?;
         let settings = Self {
             trust: TrustSettings::read(effective, gateway_listen)?,
@@ -131,7 +126,8 @@ impl HubSettings {
             gateway_plain: effective.switch("gateway_plain")?,
             gateway_wait: effective.duration("gateway_wait")?,
             server_timing: effective.switch("server_timing")?,
-            connect_listen,
+            connect_listen: connect_listen(effective, "connect_listen")?,
+            connect_tls_listen: connect_listen(effective, "connect_tls_listen")?,
             admin_listen: effective.listen("admin_listen")?,
             hub_names: effective.texts("hub_name").to_vec(),
             agent_cert_ttl: agent_cert_ttl(effective)?,
@@ -141,6 +137,17 @@ impl HubSettings {
         };
         Ok((ProcessSettings::read(effective)?, settings))
     }
+}
+
+/// Where CONNECT is taken. TLS or not, its clients are not authenticated.
+fn connect_listen(effective: &Effective, key: &str) -> Result<Option<SocketAddr>, ConfigError> {
+    let listen = effective.listen(key)?;
+    let exposed = listen.filter(|address| !address.ip().is_loopback());
+    if let (Some(address), false) = (exposed, effective.switch("insecure_connect_anywhere")?) {
+        let setting = effective.name_of(key);
+        return Err(ConfigError::ConnectExposed { setting, address: address.to_string() });
+    }
+    Ok(listen)
 }
 
 /// What an agent is told.

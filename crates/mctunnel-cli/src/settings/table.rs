@@ -161,6 +161,12 @@ const HUB: &[Setting] = &[
         Some("127.0.0.1:8081"),
         "Where clients send HTTP CONNECT, or 'off'. Clients are not authenticated, so only loopback is taken",
     ),
+    one(
+        "connect_tls_listen",
+        "ADDR",
+        Some("off"),
+        "Where clients send HTTP CONNECT over TLS, or 'off'. TLS authenticates the hub only, so only loopback is taken",
+    ),
     one("admin_listen", "ADDR", Some("127.0.0.1:9090"), "Where /metrics, /healthz and /readyz are, or 'off'"),
     many("hub_name", "NAME", "A further DNS name or IP address for the hub's certificate; may be given many times"),
     one(

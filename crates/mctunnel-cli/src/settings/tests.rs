@@ -141,13 +141,16 @@ fn a_bad_value_is_told_with_the_name_under_which_it_was_given() {
 #[test]
 fn connect_is_taken_on_loopback_only_unless_told_otherwise() {
     let read = |words: &[&str]| HubSettings::read(&merged::<HubRole>("data_dir: d", &[], words));
-    for loopback in ["127.0.0.1:0", "127.9.9.9:1", "[::1]:0", "off"] {
-        assert!(read(&["--connect-listen", loopback]).is_ok(), "{loopback}");
-    }
-    for exposed in ["0.0.0.0:0", "[::]:0", "10.0.0.1:8081"] {
-        let error = read(&["--connect-listen", exposed]).expect_err(exposed);
-        assert_eq!(error.downcast_ref::<ConfigError>().unwrap().code().code, "MCT-CONFIG-CONNECT-EXPOSED");
-        assert!(read(&["--connect-listen", exposed, "--insecure-connect-anywhere"]).is_ok());
+    for flag in ["--connect-listen", "--connect-tls-listen"] {
+        for loopback in ["127.0.0.1:0", "127.9.9.9:1", "[::1]:0", "off"] {
+            assert!(read(&[flag, loopback]).is_ok(), "{flag} {loopback}");
+        }
+        for exposed in ["0.0.0.0:0", "[::]:0", "10.0.0.1:8081"] {
+            let error = read(&[flag, exposed]).expect_err(exposed);
+            assert_eq!(error.downcast_ref::<ConfigError>().unwrap().code().code, "MCT-CONFIG-CONNECT-EXPOSED");
+            assert!(error.to_string().starts_with(flag), "{error}");
+            assert!(read(&[flag, exposed, "--insecure-connect-anywhere"]).is_ok());
+        }
     }
 }
 

@@ -52,6 +52,21 @@ fn listeners_can_be_turned_off() {
     assert_eq!(hub.role.wait().code(), Some(0));
 }
 
+#[test]
+fn connect_over_tls_is_off_unless_asked_for() {
+    assert_eq!(Hub::start(&[]).ready["connect_tls"], Value::Null);
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("hub.yaml");
+    std::fs::write(&file, "connect_tls_listen: 127.0.0.1:0\n").expect("a file");
+    let hub = Hub::start(&["--config", file.to_str().expect("UTF-8")]);
+    let mut client = TcpStream::connect(hub.address("connect_tls")).expect("it listens");
+    client.set_read_timeout(Some(crate::rig::PATIENCE)).expect("a timeout");
+    client.write_all(b"CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n").expect("it reads");
+    let mut record = [0];
+    client.read_exact(&mut record).expect("an answer");
+    assert_eq!(record, [21], "a TLS alert, and not HTTP");
+}
+
 /// A hub and an agent with one stream open, which nobody ends.
 fn with_an_open_stream(grace: &str) -> (Hub, Role, TcpStream, TcpStream) {
     let hub = Hub::start(&["--grace", grace]);

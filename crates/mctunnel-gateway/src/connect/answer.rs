@@ -4,13 +4,15 @@ use super::Refusal;
 use mctunnel_core::OpenError;
 use std::{fmt::Write, io, time::Duration};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     time::timeout,
 };
 
 /// Begins the tunnel; the next byte is the target's.
-pub(super) const ESTABLISHED: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
+pub(super) async fn establish(socket: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    socket.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
+    socket.flush().await
+}
 
 /// The answer to a request the opener refused.
 pub(super) fn for_open_error(error: &OpenError) -> String {
@@ -64,12 +66,12 @@ fn whole_seconds(wait: Duration) -> u64 {
 ///
 /// Closing a socket with unread input makes the system reset it, and a reset can overtake the answer. So our side is ended
 /// first, and a little of what the client still sends is read and forgotten.
-pub(super) async fn refuse(socket: &mut TcpStream, answer: &str) {
+pub(super) async fn refuse(socket: &mut (impl AsyncRead + AsyncWrite + Unpin), answer: &str) {
     // A client that does not take the answer has no use for it either.
     let _ = timeout(LINGER, send_and_linger(socket, answer)).await;
 }
 
-async fn send_and_linger(socket: &mut TcpStream, answer: &str) -> io::Result<()> {
+async fn send_and_linger(socket: &mut (impl AsyncRead + AsyncWrite + Unpin), answer: &str) -> io::Result<()> {
     socket.write_all(answer.as_bytes()).await?;
     socket.shutdown().await?;
     let mut left = MOST_FORGOTTEN;

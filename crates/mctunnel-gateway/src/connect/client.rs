@@ -12,18 +12,24 @@ use crate::{
 use bytes::Bytes;
 use mctunnel_core::{
     Action, ByteStream, Decision, Destination, Evidence, Happening, Identity, Open, OpenError, OpenRequest, Protocol,
-    Secret, splice::splice,
+    Secret,
+    splice::{SpliceSocket, splice},
 };
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use tokio::{
-    io::{AsyncWriteExt, Interest},
+    io::Interest,
     net::TcpStream,
     time::{Instant, timeout},
 };
 
-pub(super) async fn serve_client<O: Open>(shared: Arc<ConnectAdapter<O>>, mut socket: TcpStream, peer: SocketAddr) {
+/// Serves a client of which `shown` is known before it has asked for anything.
+pub(super) async fn serve_client<O: Open>(
+    shared: Arc<ConnectAdapter<O>>,
+    mut socket: impl SpliceSocket,
+    shown: Evidence,
+) {
     // Boxed: what opening needs is given back before the splice, which may last for days.
-    let Some((stream, open)) = Box::pin(establish(&shared, &mut socket, peer)).await else {
+    let Some((stream, open)) = Box::pin(establish(&shared, &mut socket, shown)).await else {
         return;
     };
     drop(shared);
@@ -40,8 +46,8 @@ pub(super) async fn serve_client<O: Open>(shared: Arc<ConnectAdapter<O>>, mut so
 /// Steps 1 to 4. `None` when there is nothing to splice; the client has its answer then.
 async fn establish<O: Open>(
     shared: &ConnectAdapter<O>,
-    socket: &mut TcpStream,
-    peer: SocketAddr,
+    socket: &mut impl SpliceSocket,
+    shown: Evidence,
 ) -> Option<(O::Stream, OpenStream)> {
     let recorded = shared.checkpoint.record("connect", &format!("{:032x}", rand::random::<u128>()));
     let recording = match &recorded {
@@ -51,8 +57,8 @@ async fn establish<O: Open>(
             return None;
         }
     };
-    recording.came_from(peer.ip());
-    let asked = match pass_checkpoint(shared, socket, peer, recording).await {
+    shown.peer.iter().for_each(|peer| recording.came_from(peer.ip()));
+    let asked = match pass_checkpoint(shared, socket, shown, recording).await {
         Ok(asked) => asked?,
         Err(refusal) => {
             recording.answered(refusal.http_status());
@@ -69,7 +75,7 @@ async fn establish<O: Open>(
     let opened = tokio::select! {
         biased;
         opened = open(shared, destination.clone(), identity, first_bytes) => opened,
-        () = gone(socket) => {
+        () = gone(socket.tcp()) => {
             recording.ended(0, 0, Some(Refusal::ClientGone.to_string()));
             observe_refusal_of(shared, Some(&destination), Refusal::ClientGone.code().code, &Refusal::ClientGone);
             return None;
@@ -95,7 +101,7 @@ async fn establish<O: Open>(
     let held = Held { permit: Some(permit), recording: Some(recording.clone()) };
     let open = OpenStream::new(Arc::clone(&shared.observer), cluster, sent_with_open).hold(held);
     open.started();
-    if let Err(error) = socket.write_all(answer::ESTABLISHED).await {
+    if let Err(error) = answer::establish(socket).await {
         stream.abort();
         open.ended(0, 0, Some(error.to_string()));
         return None;
@@ -112,8 +118,8 @@ struct Asked {
 /// Steps 1 to 3. `Ok(None)` when the client left before it asked for anything.
 async fn pass_checkpoint<O: Open>(
     shared: &ConnectAdapter<O>,
-    socket: &mut TcpStream,
-    peer: SocketAddr,
+    socket: &mut impl SpliceSocket,
+    shown: Evidence,
     recording: &Recording,
 ) -> Result<Option<Asked>, Refusal> {
     let Some((Routed { destination, token }, first_bytes)) = receive(shared, socket).await? else {
@@ -123,11 +129,12 @@ async fn pass_checkpoint<O: Open>(
     recording.routed(&destination);
     // 1 authenticate
     let authorization = token.map(|token| Secret::new(format!("Bearer {}", token.expose())));
-    let evidence = Evidence { authorization, peer: Some(peer), ..Evidence::default() };
+    let source = shown.peer.map(|peer| peer.ip());
+    let evidence = Evidence { authorization, ..shown };
     let identity = shared.checkpoint.identify(&evidence).await?;
     recording.identified(&identity);
     // 3 authorise
-    let (action, protocol, source) = (Action::Bytes, Protocol::tcp(), Some(peer.ip()));
+    let (action, protocol) = (Action::Bytes, Protocol::tcp());
     let admitted = Admitted { identity, destination, action, protocol, source };
     match shared.checkpoint.admit(admitted, recording) {
         Ok(permit) => Ok(Some(Asked { permit, first_bytes })),
@@ -139,7 +146,7 @@ async fn pass_checkpoint<O: Open>(
 /// Step 2: reads and routes the request. `Ok(None)` when the client left before it asked for anything.
 async fn receive<O: Open>(
     shared: &ConnectAdapter<O>,
-    socket: &mut TcpStream,
+    socket: &mut impl SpliceSocket,
 ) -> Result<Option<(Routed, Bytes)>, Refusal> {
     let config = &shared.config;
     let read = timeout(config.head_timeout, read_head(socket, config.max_head_bytes));
@@ -179,7 +186,7 @@ async fn gone(socket: &TcpStream) {
     let _ = socket.ready(Interest::ERROR).await;
 }
 
-async fn refuse<O: Open>(shared: &ConnectAdapter<O>, socket: &mut TcpStream, refusal: &Refusal) {
+async fn refuse<O: Open>(shared: &ConnectAdapter<O>, socket: &mut impl SpliceSocket, refusal: &Refusal) {
     observe_refusal(shared, refusal);
     answer::refuse(socket, &answer::for_refusal(refusal)).await;
 }

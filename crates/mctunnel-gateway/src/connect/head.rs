@@ -2,7 +2,8 @@
 
 use super::Refusal;
 use bytes::{BufMut, Bytes, BytesMut};
-use tokio::{io::AsyncReadExt, net::TcpStream};
+use mctunnel_core::splice::SpliceSocket;
+use tokio::io::AsyncReadExt;
 
 /// A complete head and the bytes that came right behind it.
 #[derive(Debug)]
@@ -14,9 +15,9 @@ pub(super) struct Head {
 }
 
 /// Reads a head of at most `limit` bytes. `Ok(None)` when the client went away or never said anything.
-pub(super) async fn read_head(socket: &mut TcpStream, limit: usize) -> Result<Option<Head>, Refusal> {
-    // Nothing is allocated for a client that is silent.
-    if socket.readable().await.is_err() {
+pub(super) async fn read_head<T: SpliceSocket>(socket: &mut T, limit: usize) -> Result<Option<Head>, Refusal> {
+    // Nothing is allocated for a client that is silent. With TLS the handshake may have brought the head along.
+    if T::PLAIN && socket.tcp().readable().await.is_err() {
         return Ok(None);
     }
     let mut text = BytesMut::new();

@@ -4,7 +4,10 @@ use super::{
     Guarded, HttpAdapter, RefusedHead, body::GatewayBody, grpc::is_grpc, h2_tasks::Http2Tasks, service::serve_request,
     upgrade::Pipes,
 };
-use crate::Client;
+use crate::{
+    Client,
+    tls::{accept_tls, client_certificate},
+};
 use hyper::{
     Request, Response,
     body::Incoming,
@@ -14,10 +17,7 @@ use hyper::{
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mctunnel_core::{ByteStream, ClientCertificate, Open};
 use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    time::timeout,
-};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 /// What the requests of one connection share.
@@ -36,17 +36,9 @@ pub(super) async fn serve_client<O: Open>(adapter: Arc<HttpAdapter<O>>, client: 
     let Some(tls) = &adapter.tls else {
         return serve_http1(&adapter, socket, peer, None, &stopping).await;
     };
-    let Ok(Ok(stream)) = timeout(adapter.forward.config.head_timeout, tls.accept(socket)).await else {
-        // Not TLS, or a client that does not know our CA: it knows why better than we do.
-        tracing::debug!(%peer, "A client did not complete its TLS handshake.");
-        return;
-    };
-    let (_, session) = stream.get_ref();
-    let certificate = session.peer_certificates().map(|chain| {
-        let chain = chain.iter().map(|certificate| certificate.to_vec()).collect();
-        Arc::new(ClientCertificate { chain })
-    });
-    if session.alpn_protocol() == Some(b"h2") {
+    let Some(stream) = accept_tls(tls, socket, peer, adapter.forward.config.head_timeout).await else { return };
+    let certificate = client_certificate(&stream);
+    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         serve_http2(&adapter, stream, peer, certificate, &stopping).await;
     } else {
         serve_http1(&adapter, stream, peer, certificate, &stopping).await;

@@ -4,7 +4,7 @@ use crate::rig::Rig;
 use mctunnel::{ConnectAdapter, ConnectConfig, Gateway, HubAuthority, SniAdapter, SniConfig, core::Unobserved};
 use std::{net::SocketAddr, sync::Arc};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     task::JoinSet,
 };
@@ -12,14 +12,14 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 /// A server that makes TLS under the name a client of cluster-a would ask for, and sends everything back.
-struct TlsEcho {
-    address: SocketAddr,
+pub(crate) struct TlsEcho {
+    pub(crate) address: SocketAddr,
     authority: HubAuthority,
     _serving: AbortOnDropHandle<()>,
 }
 
 impl TlsEcho {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let data = tempfile::tempdir().unwrap();
         let authority = HubAuthority::open_or_create(data.path(), &["cluster-a.hub.test".to_owned()]).unwrap();
         let tls = TlsAcceptor::from(authority.gateway_config().unwrap());
@@ -42,7 +42,7 @@ impl TlsEcho {
 }
 
 /// Makes TLS with the echo and has 1 MiB come back.
-async fn talk(echo: &TlsEcho, socket: TcpStream) {
+pub(crate) async fn talk(echo: &TlsEcho, socket: impl AsyncRead + AsyncWrite + Unpin) {
     let tls = crate::rig::trusting(&echo.authority);
     let name = rustls_pki_types::ServerName::try_from("cluster-a.hub.test").unwrap();
     let stream = tls.connect(name, socket).await.expect("the target's own certificate");

@@ -9,6 +9,7 @@
 
 mod authority;
 mod bodies;
+mod connect_tls;
 mod end_to_end;
 mod faults;
 mod forward;
