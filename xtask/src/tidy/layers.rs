@@ -27,10 +27,10 @@ const LAYERS: &[(&str, u8)] = &[
 ];
 
 /// Crates for development: they may use any crate, and none of the above may use them outside its tests.
-const DEVELOPMENT: &[&str] = &["mctunnel-testkit", "e2e", "bench", "fuzz", "xtask"];
+const DEVELOPMENT: &[&str] = &["mctunnel-testkit", "e2e", "bench", "fuzz", "mutants", "xtask"];
 
 /// Crates that may take errors apart no further.
-const MAY_USE_ANYHOW: &[&str] = &["mctunnel-cli", "mctunnel-testkit", "e2e", "bench", "fuzz", "xtask"];
+const MAY_USE_ANYHOW: &[&str] = &["mctunnel-cli", "mctunnel-testkit", "e2e", "bench", "fuzz", "mutants", "xtask"];
 
 /// What the multiplexer may be built from. A clock, a socket or a hash map would come through one of these or not at all.
 const MUX_MAY_USE: &[&str] = &["bytes"];
