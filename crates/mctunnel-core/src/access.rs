@@ -112,6 +112,11 @@ pub trait Authorize: Send + Sync + 'static {
     /// Decides.
     fn authorize(&self, access: &Access<'_>) -> Decision;
 
+    /// Decides whether some of what a request for many is about may be seen: for answers that are then decided object by object.
+    fn authorize_some(&self, access: &Access<'_>) -> Decision {
+        self.authorize(access)
+    }
+
     /// Another number whenever a decision made before may have changed; streams that live are then decided again.
     fn generation(&self) -> u64 {
         0

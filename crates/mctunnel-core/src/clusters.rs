@@ -1,7 +1,7 @@
 //! Port: which clusters the hub knows, and which certificate serials it issued them.
 
 use crate::ClusterName;
-use std::{pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 
 /// The hub's list of clusters.
 ///
@@ -23,7 +23,15 @@ pub trait Clusters: Send + Sync + 'static {
     fn successor(&self, _cluster: &ClusterName, _serial: &str) -> impl Future<Output = Option<Renewed>> + Send {
         std::future::ready(None)
     }
+
+    /// The labels of the cluster, by which it may be given things. None, unless somebody gave it some.
+    fn labels(&self, _cluster: &ClusterName) -> impl Future<Output = Labels> + Send {
+        std::future::ready(Labels::new())
+    }
 }
+
+/// What a cluster is called beside its name: `env: prod`.
+pub type Labels = BTreeMap<String, String>;
 
 /// A certificate that took the place of another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +54,8 @@ pub trait DynClusters: Send + Sync + 'static {
     fn admits_own<'a>(&'a self, cluster: &'a ClusterName) -> Answer<'a>;
     /// See [`Clusters::successor`].
     fn successor<'a>(&'a self, cluster: &'a ClusterName, serial: &'a str) -> Answer<'a, Option<Renewed>>;
+    /// See [`Clusters::labels`].
+    fn labels<'a>(&'a self, cluster: &'a ClusterName) -> Answer<'a, Labels>;
 }
 
 impl<T: Clusters> DynClusters for T {
@@ -60,6 +70,9 @@ impl<T: Clusters> DynClusters for T {
     }
     fn successor<'a>(&'a self, cluster: &'a ClusterName, serial: &'a str) -> Answer<'a, Option<Renewed>> {
         Box::pin(Clusters::successor(self, cluster, serial))
+    }
+    fn labels<'a>(&'a self, cluster: &'a ClusterName) -> Answer<'a, Labels> {
+        Box::pin(Clusters::labels(self, cluster))
     }
 }
 

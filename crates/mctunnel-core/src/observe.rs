@@ -128,6 +128,17 @@ pub enum Happening {
         /// Why.
         reason: String,
     },
+    /// A cluster asked for a service of the hub and did not get it (hub: refused; agent: was refused).
+    HubServiceRefused {
+        /// Which cluster.
+        cluster: ClusterName,
+        /// Which service, or what else the stream was for.
+        service: String,
+        /// Stable code.
+        code: &'static str,
+        /// Why.
+        reason: String,
+    },
     /// A stream ended.
     StreamEnded {
         /// Which cluster.

@@ -1,14 +1,15 @@
-//! Where a stream goes, as the headers of its OPEN: written by whoever opens, read by the agent. One table, both directions.
+//! Where a stream goes, as the headers of its OPEN: written by whoever opens, read by the other side. One table for all.
 //!
 //! ```text
 //! always        x-mctunnel-proto  x-mctunnel-cluster
 //! an endpoint   x-mctunnel-host   x-mctunnel-port
 //! the API       x-mctunnel-target: kube-apiserver
 //! a service     x-mctunnel-target: service   x-mctunnel-scheme  -namespace  -service  [-port]
+//! the hub       x-mctunnel-target: hub       [x-mctunnel-service]      opened by the agent
 //! ```
 
 use crate::{
-    Destination, Endpoint, Host, Target,
+    ClusterName, Destination, Endpoint, Host, Target,
     endpoint::parse_port,
     target::{Label, Scheme, ServicePort, ServiceTarget},
 };
@@ -46,6 +47,12 @@ impl Protocol {
     #[must_use]
     pub fn grpc() -> Self {
         Self("grpc".into())
+    }
+
+    /// Reports of a cluster to its hub.
+    #[must_use]
+    pub fn report() -> Self {
+        Self("report".into())
     }
 
     /// The name as text.
@@ -110,6 +117,32 @@ pub fn read(headers: &[Header], cluster: &str) -> Result<(Protocol, Target), Bad
     Ok((protocol, target))
 }
 
+/// The headers of a stream that an agent opens towards its hub, for a service of the hub or for a protocol that needs none.
+#[must_use]
+pub fn headers_to_hub(protocol: &Protocol, cluster: &ClusterName, service: Option<&Label>) -> Vec<Header> {
+    let mut headers = vec![
+        Header::text(PROTO, protocol.as_str()),
+        Header::text(CLUSTER, cluster.as_str()),
+        Header::text(TARGET, HUB_TARGET),
+    ];
+    headers.extend(service.map(|service| Header::text(SERVICE, service.as_str())));
+    headers
+}
+
+/// Reads at the hub what [`headers_to_hub`] wrote. The stream must be of the cluster whose tunnel it came through.
+pub fn read_at_hub(headers: &[Header], cluster: &ClusterName) -> Result<(Protocol, Option<Label>), BadRouting> {
+    if text(headers, CLUSTER)? != Some(cluster.as_str()) {
+        return Err(BadRouting("the stream says that it is of another cluster"));
+    }
+    let protocol = text(headers, PROTO)?.and_then(|name| Protocol::parse(name).ok());
+    let protocol = protocol.ok_or(BadRouting("the stream names no valid protocol"))?;
+    if text(headers, TARGET)? != Some(HUB_TARGET) {
+        return Err(BadRouting("the stream is not for the hub"));
+    }
+    let service = text(headers, SERVICE)?.map(Label::parse).transpose();
+    Ok((protocol, service.map_err(|_| BadRouting("the stream names no valid service"))?))
+}
+
 fn endpoint(headers: &[Header]) -> Result<Target, BadRouting> {
     let host = text(headers, HOST)?.and_then(|host| Host::parse_alone(host).ok());
     let port = text(headers, PORT)?.and_then(|port| parse_port(port).ok());
@@ -157,6 +190,7 @@ const NAMESPACE: &str = "x-mctunnel-namespace";
 const SERVICE: &str = "x-mctunnel-service";
 const KUBE_API: &str = "kube-apiserver";
 const SERVICE_TARGET: &str = "service";
+const HUB_TARGET: &str = "hub";
 
 #[cfg(test)]
 mod tests {
@@ -182,6 +216,27 @@ mod tests {
                 assert!(read(&twice, "c1").is_err(), "{header:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_stream_to_the_hub_is_of_the_cluster_that_opened_it() {
+        let (own, other) = ("c1".parse().unwrap(), "c2".parse().unwrap());
+        let service = Label::parse("hub-apiserver").unwrap();
+        for service in [None, Some(&service)] {
+            let headers = headers_to_hub(&Protocol::tcp(), &own, service);
+            assert_eq!(read_at_hub(&headers, &own), Ok((Protocol::tcp(), service.cloned())));
+            assert!(read_at_hub(&headers, &other).is_err());
+            assert!(read(&headers, "c1").is_err(), "no agent takes it for a target of its own");
+            for header in &headers {
+                let twice: Vec<Header> = headers.iter().chain([header]).cloned().collect();
+                assert!(read_at_hub(&twice, &own).is_err(), "{header:?}");
+                let without: Vec<Header> = headers.iter().filter(|h| *h != header).cloned().collect();
+                assert_eq!(read_at_hub(&without, &own).is_err(), header.name != SERVICE, "{header:?}");
+            }
+        }
+        let mut misspelt = headers_to_hub(&Protocol::tcp(), &own, None);
+        misspelt.push(Header::text(SERVICE, "../hub"));
+        assert!(read_at_hub(&misspelt, &own).is_err());
     }
 
     #[test]

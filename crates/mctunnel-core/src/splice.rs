@@ -22,12 +22,15 @@ const READ_MAX: usize = mctunnel_mux::MAX_PAYLOAD;
 const READ_MIN: usize = 2048;
 
 /// Moves bytes both ways until both directions ended or one broke. Dropping the future cuts both sides.
-pub async fn splice<T: SpliceSocket, S: ByteStream>(socket: T, stream: S) -> Spliced {
-    let mut splice = Splice { socket, stream, up: Up::new(), down: Down::default(), passed_on: false };
-    let result = std::future::poll_fn(|cx| splice.poll(cx)).await;
-    let spliced = Spliced { bytes_up: splice.up.bytes, bytes_down: splice.down.bytes, error: result.err() };
-    splice.pass_on(spliced.error.as_ref());
-    spliced
+pub fn splice<T: SpliceSocket, S: ByteStream>(socket: T, stream: S) -> impl Future<Output = Spliced> + Send {
+    let mut splice = Splice { socket, stream, up: Up::new(), down: Down::default(), stopped: None, passed_on: false };
+    // Not an `async fn`, whose future would have room for the arguments and for what is made of them.
+    std::future::poll_fn(move |cx| {
+        let error = ready!(splice.poll(cx)).err();
+        let spliced = Spliced { bytes_up: splice.up.bytes, bytes_down: splice.down.bytes, error };
+        splice.pass_on(spliced.error.as_ref());
+        Poll::Ready(spliced)
+    })
 }
 
 /// A TCP connection, with or without something on top of it.
@@ -93,6 +96,8 @@ struct Splice<T: SpliceSocket, S: ByteStream> {
     stream: S,
     up: Up,
     down: Down,
+    /// Why the socket takes nothing more, while what its owner had finished saying is still being delivered.
+    stopped: Option<SpliceError>,
     passed_on: bool,
 }
 
@@ -114,13 +119,27 @@ struct Down {
 
 impl<T: SpliceSocket, S: ByteStream> Splice<T, S> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpliceError>> {
-        let down = self.down.poll(cx, &mut self.socket, &mut self.stream, self.up.done)?;
+        let down = self.poll_down(cx)?;
         match self.up.poll(cx, &mut self.socket, &mut self.stream) {
             // The other end takes nothing more, but what it had finished sending is still being delivered.
-            Poll::Ready(Err(SpliceError::Stream(_))) if down.is_pending() => Poll::Pending,
+            Poll::Ready(Err(SpliceError::Stream(_))) if down.is_pending() && self.stopped.is_none() => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Ready(Ok(())) if down.is_ready() => Poll::Ready(Ok(())),
+            Poll::Ready(Ok(())) if down.is_ready() => Poll::Ready(self.stopped.take().map_or(Ok(()), Err)),
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpliceError>> {
+        if self.stopped.is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        match ready!(self.down.poll(cx, &mut self.socket, &mut self.stream, self.up.done)) {
+            // The owner has finished, or this would be a reset; it closed the socket with something to read behind its last byte.
+            Err(SpliceError::SocketWrite(error)) if !self.up.done && error.kind() == io::ErrorKind::BrokenPipe => {
+                self.stopped = Some(SpliceError::SocketWrite(error));
+                Poll::Ready(Ok(()))
+            }
+            ended => Poll::Ready(ended),
         }
     }
 

@@ -24,6 +24,9 @@ pub struct Budgets {
     pub empty_frames_per_second: u32,
     /// PINGs a second, on average over ten seconds. Stops: answers piling up. Default 100.
     pub pings_per_second: u32,
+    /// WINDOWs a second for streams that are gone, on average over ten seconds. Some cross our end; a flood of them is work for
+    /// nothing. Default 20,000.
+    pub late_windows_per_second: u32,
     /// Answers to a peer that it does not pick up: PONG, REFUSED for streams over a limit. Stops: memory taken by asking and not
     /// reading. Default 4,096.
     pub unread_answers: usize,
@@ -39,6 +42,7 @@ impl Default for Budgets {
             resets_per_second: 20_000,
             empty_frames_per_second: 100,
             pings_per_second: 100,
+            late_windows_per_second: 20_000,
             unread_answers: 4_096,
         }
     }

@@ -121,6 +121,7 @@ pub struct Connection {
     resets: Bucket,
     empty_frames: Bucket,
     pings: Bucket,
+    late_windows: Bucket,
     head: BytesMut,
 }
 
@@ -178,6 +179,10 @@ impl Connection {
             resets: Bucket::new(budgets.resets_per_second, "the peer cut streams too often"),
             empty_frames: Bucket::new(budgets.empty_frames_per_second, "the peer sent too many empty frames"),
             pings: Bucket::new(budgets.pings_per_second, "the peer sent too many pings"),
+            late_windows: Bucket::new(
+                budgets.late_windows_per_second,
+                "the peer granted too much to streams that are gone",
+            ),
             head: BytesMut::new(),
             config,
         }

@@ -111,6 +111,34 @@ fn floods_use_up_their_budgets() {
     let mut scene = Scene::hub_with(config);
     scene.honest(&vec![reset(THEIRS); 20]);
     scene.attack("resets", &[reset(THEIRS)], CloseCode::Budget, "cut streams too often");
+
+    let mut config = Config::default();
+    config.budgets.late_windows_per_second = 2;
+    let mut scene = Scene::hub_with(config);
+    scene.honest(&vec![window(THEIRS, 1); 100]);
+    scene.honest(&[reset(THEIRS)]);
+    scene.honest(&vec![window(THEIRS, 1); 20]);
+    scene.attack("credit for nobody", &[window(THEIRS, 1)], CloseCode::Budget, "streams that are gone");
+}
+
+#[test]
+fn t22_small_payloads_do_not_keep_large_buffers_alive() {
+    // The carrier hands over up to 128 KiB at once; the window counts the bytes of a stream, not the buffer they were cut from.
+    for len in [1, 100, 2047, 2048, 5000, 16 * 1024 - 1] {
+        let mut scene = Scene::hub();
+        let mut bytes = BytesMut::with_capacity(128 * 1024);
+        data(THEIRS, len).encode(&mut bytes);
+        open(101).encode(&mut bytes);
+        Frame::Open(id(103), 1000, Open { headers: vec![Header::text("a", "value")], ..Open::default() })
+            .encode(&mut bytes);
+        Frame::Reset { stream: id(OURS), code: ResetCode::Broken }.encode(&mut bytes);
+        let buffer = bytes.freeze();
+        let kept = buffer.clone();
+        scene.connection.handle_input(scene.now, buffer).unwrap();
+        assert!(kept.is_unique(), "{len} bytes that nobody reads keep a buffer of 128 KiB");
+        let read = scene.connection.read(scene.now, id(THEIRS), usize::MAX);
+        assert!(matches!(read, Ok(Read::Bytes(bytes)) if bytes.len() == len));
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ const MIB: u64 = 1024 * 1024;
 // === Random lives ===
 
 #[test]
-fn bytes_exact_under_faults() {
+fn t41_bytes_exact_under_faults() {
     let report = every_seed(1000, Faults::Some);
     assert!(
         report.streams > 5_000 && report.bytes > 20_000_000 && report.clean > 1_000,
@@ -33,7 +33,7 @@ fn bytes_exact_under_faults() {
 }
 
 #[test]
-fn cut_is_never_a_clean_end() {
+fn t41_cut_is_never_a_clean_end() {
     let report = every_seed(300, Faults::Cut);
     assert!(report.streams > 1_500, "too little happened: {report:?}");
 }
@@ -176,7 +176,7 @@ fn a_lost_carrier_is_an_error_at_both_ends() {
 // === Nobody stops anybody ===
 
 #[test]
-fn stalled_reader_stalls_nobody() {
+fn t43_stalled_reader_stalls_nobody() {
     let config = Config::default();
     let baseline = bulk_beside(0, Plan::deaf());
     let (read, stalled) = bulk_beside(8, Plan::deaf());
@@ -192,7 +192,7 @@ fn stalled_reader_stalls_nobody() {
 }
 
 #[test]
-fn stalled_destination_stalls_nobody() {
+fn t43_stalled_destination_stalls_nobody() {
     // A destination that reads a little and then stops for good has had its window grown before.
     let slow = Plan { read: Reading::Paced { bytes: 300_000, every: 100 * SECOND }, ..Plan::deaf() };
     let baseline = bulk_beside(0, slow.clone());
@@ -226,7 +226,7 @@ fn bulk_beside(stalled: u64, plan: Plan) -> (u64, Vec<Outcome>) {
 }
 
 #[test]
-fn fair_sixteen_bulk_and_a_pinger() {
+fn t43_fair_sixteen_bulk_and_a_pinger() {
     let (idle, _) = pinger_beside(0);
     let (busy, bulk) = pinger_beside(16);
     assert!(idle >= 20 * MS && idle < 25 * MS, "an idle link has its delay: {idle:?}");

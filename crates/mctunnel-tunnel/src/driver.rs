@@ -2,6 +2,7 @@
 
 use crate::{
     Ending, Link, LinkEnd,
+    linger::{Instant, Linger},
     rounds::Rounds,
     state::{Shared, State, Wakes},
 };
@@ -12,7 +13,10 @@ use std::{
     sync::Arc,
     task::{Context, Poll},
 };
-use tokio::time::Sleep;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    time::Sleep,
+};
 
 /// Chunks taken from the link before the writing side gets its turn.
 const RECEIVE_BATCH: usize = 16;
@@ -30,6 +34,9 @@ pub struct Driver<L: Link> {
     gathering: bool,
     /// Whether it sent a large payload the last time.
     busy_with_bulk: bool,
+    /// Whether it sent or received anything since it last looked.
+    moved: bool,
+    linger: Linger,
 }
 
 impl<L: Link> fmt::Debug for Driver<L> {
@@ -41,7 +48,18 @@ impl<L: Link> fmt::Debug for Driver<L> {
 impl<L: Link> Driver<L> {
     pub(crate) fn new(shared: Arc<Shared>, link: L) -> Self {
         let rounds = Arc::new(Rounds::new());
-        Self { shared, link, timer: None, closing: None, rounds, gathering: false, busy_with_bulk: false }
+        let (gathering, busy_with_bulk, moved) = (false, false, false);
+        Self {
+            shared,
+            link,
+            timer: None,
+            closing: None,
+            rounds,
+            gathering,
+            busy_with_bulk,
+            moved,
+            linger: Linger::new(),
+        }
     }
 }
 
@@ -50,11 +68,16 @@ impl<L: Link + Unpin> Future for Driver<L> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ending> {
         let this = self.get_mut();
+        if this.linger.is_lingering() && !this.rounds.is_woken() && this.linger.goes_on(Instant::now()) {
+            return stay_awake(cx);
+        }
         if this.gather(cx) {
             return Poll::Pending;
         }
         let rounds = Arc::clone(&this.rounds);
-        rounds.poll(cx, |cx| this.poll_round(cx))
+        let polled = rounds.poll(cx, |cx| this.poll_round(cx));
+        let lingers = std::mem::take(&mut this.moved) && sleeps_alone() && this.linger.begins(Instant::now());
+        if lingers && polled.is_pending() { stay_awake(cx) } else { polled }
     }
 }
 
@@ -127,6 +150,7 @@ impl<L: Link + Unpin> Driver<L> {
         for _ in 0..RECEIVE_BATCH {
             let Poll::Ready(chunk) = self.link.poll_receive(cx) else { return Ok(()) };
             let chunk = chunk.map_err(link_ended)?;
+            self.moved = true;
             let now = self.shared.now();
             let mut wakes = Wakes::default();
             let mut state = self.shared.lock();
@@ -192,6 +216,7 @@ impl<L: Link + Unpin> Driver<L> {
         self.busy_with_bulk |= transmit.as_ref().is_some_and(|transmit| !transmit.body.is_empty());
         let sent = transmit.map(|transmit| self.link.send(transmit).map_err(link_ended)).transpose();
         wakes.wake();
+        self.moved |= matches!(sent, Ok(Some(())));
         Ok(sent?.is_some())
     }
 
@@ -241,6 +266,18 @@ impl<L: Link> Drop for Driver<L> {
         drop(state);
         wakes.wake();
     }
+}
+
+/// Whether this thread is the one that sleeps until something comes. Of several threads another one does, and has to be woken anyway.
+fn sleeps_alone() -> bool {
+    Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::CurrentThread)
+}
+
+/// Comes back once every other thread and task that is ready had its turn.
+fn stay_awake<T>(cx: &mut Context<'_>) -> Poll<T> {
+    std::thread::yield_now();
+    let _ = pin!(tokio::task::yield_now()).poll(cx);
+    Poll::Pending
 }
 
 fn rule_broken(error: ProtocolError) -> Ending {

@@ -10,6 +10,7 @@ pub mod grpc;
 mod aside;
 mod driver;
 mod ending;
+mod linger;
 mod link;
 mod read_ahead;
 mod rounds;

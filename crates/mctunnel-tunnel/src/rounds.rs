@@ -60,6 +60,11 @@ impl Rounds {
         self.shared.woken.store(false, Ordering::SeqCst);
     }
 
+    /// Whether there was a wake-up since the last poll.
+    pub(crate) fn is_woken(&self) -> bool {
+        self.shared.woken.load(Ordering::SeqCst)
+    }
+
     fn remember(&self, waker: &Waker) {
         let mut task = self.shared.task.lock();
         if !task.as_ref().is_some_and(|known| known.will_wake(waker)) {

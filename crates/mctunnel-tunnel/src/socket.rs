@@ -15,3 +15,23 @@ pub fn tune(socket: &TcpStream) -> io::Result<()> {
     socket.set_tcp_notsent_lowat(UNSENT_LIMIT)?;
     socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_LIMIT))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn a_tunnels_socket_gives_up_on_a_dead_path() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (dialled, accepted) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        for socket in [dialled.unwrap(), accepted.unwrap().0] {
+            tune(&socket).unwrap();
+            assert!(socket.nodelay().unwrap());
+            let socket = socket2::SockRef::from(&socket);
+            // With the ping timeout of 5 s this keeps the promise of 12 s, also for what waits in the kernel alone.
+            assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(10)));
+            assert_eq!(socket.tcp_notsent_lowat().unwrap(), UNSENT_LIMIT);
+        }
+    }
+}

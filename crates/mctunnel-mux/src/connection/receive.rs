@@ -51,7 +51,7 @@ impl Connection {
         }
         match frame {
             Frame::Data { stream, fin, payload } => self.handle_data(now, stream, fin, payload),
-            Frame::Window { stream, credit } => self.handle_window(stream, credit),
+            Frame::Window { stream, credit } => self.handle_window(now, stream, credit),
             Frame::Open(stream, window, open) => self.handle_open(stream, window, open),
             Frame::Joined { stream, window } => self.handle_joined(stream, window),
             Frame::Refused { stream, code, message } => {
@@ -215,16 +215,19 @@ impl Connection {
     }
 
     /// Credit for a stream that is already gone is no error: it may have crossed our end.
-    fn handle_window(&mut self, id: StreamId, credit: u64) -> Checked {
+    fn handle_window(&mut self, now: Moment, id: StreamId, credit: u64) -> Checked {
         if credit == 0 {
             return Err(ProtocolError::flow_control("a window grants nothing"));
         }
         self.was_opened(id)?;
-        if let Some(stream) = self.streams.get_mut(&id).filter(|s| s.cut.is_none()) {
-            stream.credit.grant(credit)?;
-            self.schedule(id);
+        match self.streams.get_mut(&id).filter(|s| s.cut.is_none()) {
+            Some(stream) => {
+                stream.credit.grant(credit)?;
+                self.schedule(id);
+                Ok(())
+            }
+            None => self.late_windows.take(now),
         }
-        Ok(())
     }
 
     /// A reset of a stream that is already gone is no error either.
