@@ -17,8 +17,15 @@ use mctunnel_identity::{
 use mctunnel_tunnel::Session;
 use parking_lot::{Mutex, RwLock};
 use rustls_pki_types::ServerName;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::time::Instant;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{sync::Notify, time::Instant};
 use tokio_rustls::TlsConnector;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -36,6 +43,8 @@ pub(crate) struct Inner {
     pub(crate) server_name: ServerName<'static>,
     /// What the next connection shows and trusts.
     pub(crate) tls: RwLock<TlsConnector>,
+    /// When the certificate of that ends, in seconds since 1970.
+    pub(crate) not_after_unix: AtomicI64,
     /// Where the next certificate comes from, if one does.
     pub(crate) renewal: Option<Renewal>,
     pub(crate) clock: SharedClock,
@@ -46,6 +55,8 @@ pub(crate) struct Inner {
     pub(crate) tasks: TaskTracker,
     /// The tunnels that are up: one, or two while the hub has us move.
     pub(crate) tunnels: Mutex<Vec<LiveTunnel>>,
+    /// Told when one comes up.
+    pub(crate) tunnels_changed: Notify,
     /// No new tunnels.
     pub(crate) stopping: CancellationToken,
     /// No tunnels at all.
@@ -106,8 +117,16 @@ impl Agent {
     /// Shows this bundle's certificate and trusts its CA from the next connection on. What is up stays up.
     pub(crate) fn show(&self, bundle: &JoinBundle) -> Result<(), IdentityError> {
         let connector = TlsConnector::from(bundle.client_config_at(&self.inner.clock)?);
+        let not_after_unix = bundle.certificate()?.not_after_unix;
         *self.inner.tls.write() = connector;
+        self.inner.not_after_unix.store(not_after_unix, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// When the certificate ends that the next connection shows, in seconds since 1970.
+    #[must_use]
+    pub fn certificate_not_after_unix(&self) -> i64 {
+        self.inner.not_after_unix.load(Ordering::Relaxed)
     }
 
     /// The tunnel that is up, if one is.
@@ -253,6 +272,7 @@ impl Builder<'_> {
             hub,
             server_name,
             tls: RwLock::new(TlsConnector::from(self.bundle.client_config_at(&clock)?)),
+            not_after_unix: AtomicI64::new(self.bundle.certificate()?.not_after_unix),
             renewal: self.renewal,
             clock,
             proxy: self.proxy,
@@ -261,6 +281,7 @@ impl Builder<'_> {
             observer: self.observer,
             tasks: TaskTracker::new(),
             tunnels: Mutex::new(Vec::new()),
+            tunnels_changed: Notify::new(),
             stopping: CancellationToken::new(),
             stopped: CancellationToken::new(),
         };

@@ -97,6 +97,7 @@ impl Agent {
             peer,
         });
         self.inner.tunnels.lock().push(LiveTunnel { generation, session: session.clone(), since });
+        self.inner.tunnels_changed.notify_waiters();
         let agent = self.clone();
         let held = session.clone();
         self.inner.tasks.spawn(async move { agent.hold(held, offers, driver, generation, since).await });

@@ -25,6 +25,7 @@ pub mod proxy;
 pub mod service_proxy;
 
 mod agent;
+mod at_hub;
 mod config;
 mod connect;
 mod keep;

@@ -4,30 +4,43 @@
 use crate::{
     Hub, codes,
     registry::{Activated, Leave},
+    sources::Visit,
     standing::Peer,
 };
-use mctunnel_core::{ClusterName, Happening};
+use mctunnel_core::{
+    ClusterName, Happening,
+    h2_meter::{Limits, Metered},
+};
 use mctunnel_identity::{
     AgentIdentity, ENROL_ALPN,
     enrolment::{Enrolment, wire::RENEW_PATH},
 };
 use mctunnel_tunnel::{
-    Aside, CloseCode, Drain, DrainReason, Driver, Hello, LinkEnd, Offers, ReadAhead, RefuseCode, Session, Welcome,
+    Aside, CloseCode, Drain, DrainReason, Driver, Hello, LinkEnd, Offers, ReadAhead, Session, Welcome,
     grpc::{Accepting, Call, ServerLink, Status, TUNNEL_PATH},
 };
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{net::TcpStream, time::Instant};
 use tokio_rustls::{
-    LazyConfigAcceptor,
+    LazyConfigAcceptor, StartHandshake,
     rustls::server::{Acceptor, ClientHello},
     server::TlsStream,
 };
 
-pub(crate) type Io = TlsStream<ReadAhead<TcpStream>>;
+type Tls = TlsStream<ReadAhead<TcpStream>>;
+pub(crate) type Io = Metered<Tls>;
 type TunnelDriver = Pin<Box<Driver<ServerLink<Io>>>>;
 
 /// How long a peer may take to send the first message of TLS.
 const FIRST_WORD: Duration = Duration::from_secs(3);
+
+/// How long a peer may keep its turn at the rest of TLS: a few round trips of a slow path, and no place to stall in.
+const HANDSHAKE_TURN: Duration = Duration::from_secs(5);
 
 /// How long the goodbye to a peer may take.
 pub(crate) const GOODBYE: Duration = Duration::from_secs(2);
@@ -35,6 +48,7 @@ pub(crate) const GOODBYE: Duration = Duration::from_secs(2);
 /// A tunnel that was taken in.
 struct Admitted {
     agent: Peer,
+    source: Option<IpAddr>,
     leave: Leave,
     session: Session,
     offers: Offers,
@@ -56,10 +70,10 @@ pub(crate) struct TurnedAway {
 }
 
 impl Hub {
-    pub(crate) async fn serve_connection(&self, socket: TcpStream, peer: String) {
+    pub(crate) async fn serve_connection(&self, socket: TcpStream, peer: String, visit: Visit) {
         let limit = self.inner.config.handshake_timeout;
         // Boxed, so that an idle tunnel does not keep the room the handshake needed.
-        let admitting = Box::pin(tokio::time::timeout(limit, self.admit(socket, &peer)));
+        let admitting = Box::pin(tokio::time::timeout(limit, self.admit(socket, &peer, visit)));
         let admitted = match admitting.await {
             Ok(admitted) => admitted,
             Err(_) => Err(turned_away(codes::TIMEOUT.code, format!("no tunnel within {limit:?}"))),
@@ -74,8 +88,8 @@ impl Hub {
         }
     }
 
-    async fn admit(&self, socket: TcpStream, peer: &str) -> Result<Option<Admitted>, TurnedAway> {
-        let (io, agent) = match self.verify(socket).await? {
+    async fn admit(&self, socket: TcpStream, peer: &str, visit: Visit) -> Result<Option<Admitted>, TurnedAway> {
+        let (io, agent) = match self.verify(socket, &visit).await? {
             Greeted::Agent(io, agent) => (io, agent),
             Greeted::Stranger(io, enrolment) => return self.enrol(io, &enrolment, peer).await.map(|()| None),
         };
@@ -122,23 +136,32 @@ impl Hub {
         };
         let (session, offers) = greeting.welcome(self.welcome(cluster, &leave));
         self.activate(cluster, &leave, &hello, peer, &session);
-        Ok(Admitted { agent, leave, session, offers, driver })
+        let source = peer.parse::<SocketAddr>().ok().map(|address| address.ip());
+        Ok(Admitted { agent, source, leave, session, offers, driver })
     }
 
     /// TLS with a client certificate; who the agent is, is its URI SAN and nothing else. Who has none yet says so in its first message,
     /// by asking for another protocol, and gets nowhere else.
-    async fn verify(&self, socket: TcpStream) -> Result<Greeted, TurnedAway> {
+    async fn verify(&self, socket: TcpStream, visit: &Visit) -> Result<Greeted, TurnedAway> {
         mctunnel_tunnel::tune(&socket).map_err(|error| turned_away(codes::SOCKET.code, error.to_string()))?;
         let tls_failed = |error: std::io::Error| turned_away(codes::TLS.code, error.to_string());
         // A peer that says nothing does not get a turn: those are for the work of the handshake.
         let greeted = LazyConfigAcceptor::new(Acceptor::default(), ReadAhead::new(socket));
         let greeted = tokio::time::timeout(FIRST_WORD, greeted).await;
         let greeted = greeted.map_err(|_| turned_away(codes::TIMEOUT.code, "no TLS greeting"))?.map_err(tls_failed)?;
-        let _turn = self.inner.handshakes.acquire().await;
+        let _turn = self.inner.sources.turn(visit).await;
+        tokio::time::timeout(HANDSHAKE_TURN, self.shake_hands(greeted)).await.unwrap_or_else(|_| {
+            let reason = format!("the TLS handshake took longer than {HANDSHAKE_TURN:?}");
+            Err(turned_away(codes::TIMEOUT.code, reason))
+        })
+    }
+
+    async fn shake_hands(&self, greeted: StartHandshake<ReadAhead<TcpStream>>) -> Result<Greeted, TurnedAway> {
+        let tls_failed = |error: std::io::Error| turned_away(codes::TLS.code, error.to_string());
         let authority = &self.inner.authority;
         if let Some(enrolment) = self.inner.enrolment.as_ref().filter(|_| asks_to_enrol(&greeted.client_hello())) {
             let io = greeted.into_stream(authority.enrol_config()).await.map_err(tls_failed)?;
-            return Ok(Greeted::Stranger(io, Arc::clone(enrolment)));
+            return Ok(Greeted::Stranger(metered(io), Arc::clone(enrolment)));
         }
         let config = authority.server_config().map_err(|error| turned_away(error.code().code, error.to_string()))?;
         let io = greeted.into_stream(config).await.map_err(tls_failed)?;
@@ -146,7 +169,7 @@ impl Hub {
         let own_ca = authority.is_of_own_ca(certificates);
         let agent = AgentIdentity::from_certificates(certificates);
         let agent = agent.map_err(|error| turned_away(error.code().code, error.to_string()))?;
-        Ok(Greeted::Agent(io, Peer { agent, own_ca }))
+        Ok(Greeted::Agent(metered(io), Peer { agent, own_ca }))
     }
 
     /// The certificate must be one this hub issued to that cluster, and the call must not claim to be another.
@@ -216,10 +239,10 @@ impl Hub {
 
     /// Drives the tunnel until it ends.
     async fn hold(&self, admitted: Admitted) {
-        let Admitted { agent, leave, session, offers, mut driver } = admitted;
+        let Admitted { agent, source, leave, session, offers, mut driver } = admitted;
         let since = Instant::now();
         let ending = {
-            let refusing = refuse_all(offers);
+            let serving = self.serve_offers(&agent.agent.cluster, source, offers);
             let stopped = async {
                 let reason = tokio::select! {
                     () = self.inner.stopped.cancelled() => "the hub stops",
@@ -235,7 +258,7 @@ impl Hub {
             let beside = Aside::new(async {
                 tokio::select! {
                     () = said_goodbye => {}
-                    () = async { tokio::join!(refusing, stopped); std::future::pending().await } => {}
+                    () = async { tokio::join!(serving, stopped); std::future::pending().await } => {}
                 }
             });
             tokio::select! {
@@ -255,11 +278,9 @@ impl Hub {
     }
 }
 
-/// Streams that clusters open towards the hub: this hub offers them nothing yet.
-async fn refuse_all(mut offers: Offers) {
-    while let Some(offer) = offers.next().await {
-        offer.refuse(RefuseCode::NotAllowed, "this hub offers no services to clusters");
-    }
+/// Frames of HTTP/2 are counted, whoever sends them.
+fn metered(io: Tls) -> Io {
+    Metered::new(io, Limits::default())
 }
 
 /// Whether the first message of TLS is of an agent that has no certificate yet.

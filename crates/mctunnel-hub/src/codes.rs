@@ -61,3 +61,25 @@ pub(crate) const OVERLOAD: ErrorCode = ErrorCode {
 /// A peer without a certificate did not ask to enrol, or not as one does.
 pub(crate) const ENROL_CALL: ErrorCode =
     ErrorCode { code: "MCT-ENROL-CALL", remedy: "check that nothing but agents connects to the tunnel port" };
+
+/// A cluster asked for a service that this hub does not offer to it.
+pub(crate) const SERVICE_NOT_ALLOWED: ErrorCode = ErrorCode {
+    code: "MCT-SERVICE-NOT-ALLOWED",
+    remedy: "name the service and the cluster, or a label of it, in the hub's --services file; the audit log says which was missing",
+};
+
+/// A service that the hub offers to clusters does not answer.
+pub(crate) const SERVICE_UNREACHABLE: ErrorCode = ErrorCode {
+    code: "MCT-SERVICE-UNREACHABLE",
+    remedy: "check the address of the service in the hub's --services file, and that it answers from there",
+};
+
+/// A stream towards the hub does not say what it is for.
+pub(crate) const SERVICE_BAD_REQUEST: ErrorCode =
+    ErrorCode { code: "MCT-SERVICE-BAD-REQUEST", remedy: "check that the agent's version fits the hub's" };
+
+/// The audit log takes no record, so the service is not given.
+pub(crate) const SERVICE_UNRECORDED: ErrorCode = ErrorCode {
+    code: "MCT-SERVICE-UNRECORDED",
+    remedy: "check the disk of the hub's audit log; streams are given again once it can be written",
+};

@@ -29,7 +29,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         let mut tunnel = mctunnel_tunnel::Config::default();
-        // Agents open nothing towards a hub that offers them nothing: what waits for our no, 16 KiB of metadata each, stays small.
+        // Agents open few streams towards their hub: what waits for our answer, 16 KiB of metadata each, stays small.
         tunnel.budgets.half_open = 256;
         Self {
             handshake_timeout: Duration::from_secs(10),

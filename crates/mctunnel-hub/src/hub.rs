@@ -2,11 +2,13 @@
 
 use crate::{
     Config,
+    cluster_adapter::DynClusterAdapter,
     registry::{Registry, TunnelStatus},
+    sources::Sources,
 };
-use mctunnel_core::{Happening, Unobserved, clusters::SharedClusters, observe::SharedObserver};
+use mctunnel_core::{Happening, Protocol, Unobserved, clusters::SharedClusters, observe::SharedObserver};
 use mctunnel_identity::{Enrolment, HubAuthority, IdentityError};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -22,9 +24,11 @@ pub(crate) struct Inner {
     /// Gives agents their certificates, if this hub does.
     pub(crate) enrolment: Option<Arc<Enrolment>>,
     pub(crate) clusters: SharedClusters,
+    /// Who serves the streams that clusters open.
+    pub(crate) adapters: BTreeMap<Protocol, Arc<dyn DynClusterAdapter>>,
     pub(crate) observer: SharedObserver,
     pub(crate) registry: Registry,
-    pub(crate) handshakes: Semaphore,
+    pub(crate) sources: Sources,
     pub(crate) enrolments: Semaphore,
     pub(crate) tasks: TaskTracker,
     /// No new tunnels.
@@ -42,7 +46,14 @@ impl std::fmt::Debug for Inner {
 impl Hub {
     /// Begins a hub with its certificates and its list of clusters.
     pub fn builder(authority: &HubAuthority, clusters: SharedClusters) -> Builder<'_> {
-        Builder { authority, clusters, enrolment: None, config: Config::default(), observer: Arc::new(Unobserved) }
+        Builder {
+            authority,
+            clusters,
+            enrolment: None,
+            adapters: BTreeMap::new(),
+            config: Config::default(),
+            observer: Arc::new(Unobserved),
+        }
     }
 
     /// Cancelled once the hub begins to drain; give it to whatever should stop accepting then.
@@ -71,6 +82,7 @@ pub struct Builder<'a> {
     authority: &'a HubAuthority,
     clusters: SharedClusters,
     enrolment: Option<Enrolment>,
+    adapters: BTreeMap<Protocol, Arc<dyn DynClusterAdapter>>,
     config: Config,
     observer: SharedObserver,
 }
@@ -79,6 +91,12 @@ impl Builder<'_> {
     /// Lets agents enrol and renew their certificates. Without it, only agents that were given a certificate get in.
     pub fn enrolment(mut self, enrolment: Enrolment) -> Self {
         self.enrolment = Some(enrolment);
+        self
+    }
+
+    /// Serves the streams of a protocol that clusters open. Without any, every one of them is refused.
+    pub fn cluster_adapter(mut self, adapter: Arc<dyn DynClusterAdapter>) -> Self {
+        self.adapters.insert(adapter.protocol(), adapter);
         self
     }
 
@@ -100,9 +118,10 @@ impl Builder<'_> {
             authority: self.authority.clone(),
             enrolment: self.enrolment.map(Arc::new),
             clusters: self.clusters,
+            adapters: self.adapters,
             observer: self.observer,
             registry: Registry::new(&self.config),
-            handshakes: Semaphore::new(self.config.concurrent_handshakes),
+            sources: Sources::new(self.config.waiting_handshakes, self.config.concurrent_handshakes),
             enrolments: Semaphore::new(self.config.concurrent_enrolments),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),

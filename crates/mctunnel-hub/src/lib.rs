@@ -1,4 +1,5 @@
 //! The hub: admits agents by their certificates, holds exactly one active tunnel per cluster, and opens streams to targets behind it.
+//! Streams that clusters open go to a [`ClusterAdapter`]: the services of the hub ([`HubServices`]), or one of your own.
 //!
 //! It knows nothing of HTTP or of clients: those come in through a gateway, which sees the hub only as [`mctunnel_core::Open`].
 //!
@@ -19,6 +20,9 @@
 //! # }
 //! ```
 
+pub mod cluster_adapter;
+pub mod services;
+
 mod admit;
 mod authority;
 mod codes;
@@ -29,8 +33,11 @@ mod hub;
 mod listen;
 mod open;
 mod registry;
+mod sources;
 mod standing;
 
+pub use cluster_adapter::{ClusterAdapter, FromCluster};
 pub use config::Config;
 pub use hub::{Builder, Hub};
 pub use registry::TunnelStatus;
+pub use services::{HubService, HubServices, ServiceTable};

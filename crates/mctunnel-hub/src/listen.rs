@@ -2,7 +2,7 @@
 
 use crate::{Hub, codes};
 use mctunnel_core::Happening;
-use std::{io, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
@@ -24,24 +24,28 @@ impl Hub {
     async fn accept_all(&self, listener: &TcpListener) {
         loop {
             match listener.accept().await {
-                Ok((socket, peer)) => self.take(socket, peer.to_string()),
+                Ok((socket, peer)) => self.take(socket, peer),
                 Err(error) => pause_after(&error).await,
             }
         }
     }
 
-    fn take(&self, socket: TcpStream, peer: String) {
+    fn take(&self, socket: TcpStream, peer: SocketAddr) {
         let waiting = self.inner.tasks.len().saturating_sub(self.inner.registry.len());
         if waiting >= self.inner.config.waiting_handshakes {
-            self.inner.observe(&Happening::PeerRefused {
-                peer,
-                code: codes::OVERLOAD.code,
-                reason: "too many connections wait for their handshake".to_owned(),
-            });
-            return;
+            return self.shed(peer, "too many connections wait for their handshake");
         }
+        let Some(visit) = self.inner.sources.enter(peer.ip()) else {
+            return self.shed(peer, "too many connections from this address wait for their handshake");
+        };
         let hub = self.clone();
-        self.inner.tasks.spawn(async move { hub.serve_connection(socket, peer).await });
+        self.inner.tasks.spawn(async move { hub.serve_connection(socket, peer.to_string(), visit).await });
+    }
+
+    /// Closes the connection before TLS: an answer would cost what there is no room for.
+    fn shed(&self, peer: SocketAddr, reason: &str) {
+        let (peer, reason) = (peer.to_string(), reason.to_owned());
+        self.inner.observe(&Happening::PeerRefused { peer, code: codes::OVERLOAD.code, reason });
     }
 }
 

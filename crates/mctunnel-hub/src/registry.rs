@@ -173,7 +173,8 @@ impl Registry {
     pub(crate) fn tunnels(&self) -> Vec<TunnelStatus> {
         let slots = self.slots.lock();
         let status = |(cluster, slot): (&ClusterName, &Slot)| {
-            let active = slot.active.as_ref()?;
+            // One that has ended may still be saying goodbye to nobody.
+            let active = slot.active.as_ref().filter(|active| active.session.ending().is_none())?;
             Some(TunnelStatus {
                 cluster: cluster.clone(),
                 generation: active.generation,

@@ -12,13 +12,17 @@ use crate::{
     file_lock,
     private_file::{self, IfExists},
 };
-use mctunnel_core::{ClusterName, Clusters, clusters::Renewed};
+use mctunnel_core::{
+    ClusterName, Clusters,
+    clusters::{Labels, Renewed},
+};
 use record::{RecordFile, new_epoch};
 use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
 // === ClusterFiles ===
@@ -118,6 +122,13 @@ impl ClusterFiles {
             }
             Err(error) => Err(IdentityError::file("remove", &path)(error)),
         }
+    }
+
+    /// When the list was last changed, by whichever process; `None` if there is none yet.
+    #[must_use]
+    pub fn changed(&self) -> Option<SystemTime> {
+        // Records are replaced by renaming, which changes the directory.
+        fs::metadata(&self.dir).and_then(|directory| directory.modified()).ok()
     }
 
     /// All clusters, by name. A damaged record is an error; files of other names are not ours and are passed over.
@@ -231,6 +242,10 @@ impl Clusters for ClusterFiles {
 
     async fn successor(&self, cluster: &ClusterName, serial: &str) -> Option<Renewed> {
         self.record(cluster).ok()?.successor(serial)
+    }
+
+    async fn labels(&self, cluster: &ClusterName) -> Labels {
+        self.record(cluster).map(|record| record.labels).unwrap_or_default()
     }
 }
 

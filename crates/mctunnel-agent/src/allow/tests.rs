@@ -154,7 +154,7 @@ fn names_without_a_rule_go_by_their_addresses() {
 }
 
 #[test]
-fn special_addresses_are_not_reached_through_wide_rules() {
+fn t20_special_addresses_are_not_reached_through_wide_rules() {
     let wide = &["tcp://*.example:*", "tcp://0.0.0.0/0:*", "tcp://[::/0]:*", "tcp://localhost:*"];
     for address in [
         "127.0.0.1",
@@ -164,6 +164,9 @@ fn special_addresses_are_not_reached_through_wide_rules() {
         "169.254.0.1",
         "169.254.169.254",
         "100.100.100.200",
+        "168.63.129.16",
+        "192.0.0.192",
+        "169.254.170.2",
         "224.0.0.1",
         "239.255.255.255",
         "255.255.255.255",
@@ -172,7 +175,11 @@ fn special_addresses_are_not_reached_through_wide_rules() {
         "fe80::1",
         "febf::1",
         "fd00:ec2::254",
+        "fd00:ec2::23",
+        "fd20:ce::254",
         "ff02::1",
+        "64:ff9b::a83f:8110",
+        "2002:c000:c0::1",
         "::ffff:127.0.0.1",
         "::ffff:169.254.169.254",
         "64:ff9b::7f00:1",

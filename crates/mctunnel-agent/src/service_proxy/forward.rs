@@ -15,7 +15,10 @@ use hyper::{
     upgrade::Upgraded,
 };
 use hyper_util::rt::TokioIo;
-use mctunnel_core::{ByteStream, Located};
+use mctunnel_core::{
+    ByteStream, Located,
+    pipe::{Piped, pipe},
+};
 use mctunnel_http::{
     Answer, BodyKind, Failure, MessageHalves, MessageReader, MessageWriter, RequestHead, ResponseHead, first_flight,
 };
@@ -26,10 +29,7 @@ use std::{
     sync::Arc,
     task::{Context, Poll, ready},
 };
-use tokio::{
-    io::{AsyncWriteExt, copy_bidirectional},
-    net::TcpStream,
-};
+use tokio::{io::AsyncWriteExt, net::TcpStream};
 use tokio_rustls::client::TlsStream;
 
 /// How an exchange went.
@@ -226,18 +226,20 @@ async fn switch(mut response: Response<Incoming>, taken: Taken, mut halves: Mess
     };
     let Some((mut stream, early)) = halves.reunite() else { return Passed::broken("the stream is in use") };
     let mut target = TokioIo::new(target);
-    let piped = async {
-        target.write_all(&early).await?;
-        copy_bidirectional(&mut stream, &mut target).await
-    };
-    let passed = match piped.await {
-        Ok((_, down)) => Passed { bytes_down: down, error: None },
-        Err(error) => {
-            stream.abort();
-            cut(target.into_inner());
-            Passed::broken(&error)
-        }
-    };
+    if let Err(error) = target.write_all(&early).await {
+        stream.abort();
+        cut(target.into_inner());
+        return Passed::broken(&error);
+    }
+    let Piped { up, down, error } = pipe(&mut target, &mut stream).await;
+    // What one side has finished is still being delivered to the other; letting go of the stream cuts what is left of it.
+    if error.is_some() && !up.is_whole {
+        stream.abort();
+    }
+    if error.is_some() && !down.is_whole {
+        cut(target.into_inner());
+    }
+    let passed = Passed { bytes_down: up.bytes, error: error.map(|error| error.to_string()) };
     drop(taken);
     passed
 }

@@ -92,7 +92,7 @@ impl Manner {
         Self { shown: Some(shown), alpn: &["h2"], version: &TLS13 }
     }
 
-    pub(crate) async fn connect(self, stage: &Stage) -> io::Result<TlsStream<TcpStream>> {
+    pub(crate) fn config(self, stage: &Stage) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(stage.authority.ca_pem().as_bytes()).unwrap()).unwrap();
         let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -104,10 +104,18 @@ impl Manner {
             None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = self.alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        config
+    }
+
+    pub(crate) async fn connect(self, stage: &Stage) -> io::Result<TlsStream<TcpStream>> {
         let socket = TcpStream::connect(stage.address).await.unwrap();
+        self.connect_over(stage, socket).await
+    }
+
+    pub(crate) async fn connect_over(self, stage: &Stage, socket: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         socket.set_nodelay(true).unwrap();
         let name = ServerName::try_from(HUB_SERVER_NAME).unwrap();
-        timeout(LIMIT, TlsConnector::from(Arc::new(config)).connect(name, socket)).await.unwrap()
+        timeout(LIMIT, TlsConnector::from(Arc::new(self.config(stage))).connect(name, socket)).await.unwrap()
     }
 
     /// Greets with HTTP/2 and counts the bytes the hub answers before it hangs up: the hub must hang up.

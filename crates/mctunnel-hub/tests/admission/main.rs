@@ -17,4 +17,8 @@ mod registry;
 #[cfg(test)]
 mod renewal;
 #[cfg(test)]
+mod services;
+#[cfg(test)]
 mod stage;
+#[cfg(test)]
+mod stalled;

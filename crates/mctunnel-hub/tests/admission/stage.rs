@@ -5,11 +5,13 @@ use mctunnel_agent::{
     allow::AllowList,
     enrol::{EnrolFailed, Enroller},
 };
-use mctunnel_core::{ClusterName, Destination, Endpoint, Happening, Observe, Open, OpenError, OpenRequest};
-use mctunnel_hub::{Config, Hub};
+use mctunnel_core::{
+    ClusterName, Destination, Endpoint, Happening, Observe, Open, OpenError, OpenRequest, clusters::SharedClusters,
+};
+use mctunnel_hub::{Config, Hub, HubServices};
 use mctunnel_identity::{
-    AgentStore, ClusterFiles, EnrolledAgent, Enrolment, HUB_SERVER_NAME, HubAuthority, JoinBundle, JoinToken,
-    JoinTokenFiles, JoinTokens, NewJoinToken, enrolment::AGENT_CERTIFICATE_LIFETIME,
+    AgentStore, ClusterFiles, ClusterLedger, EnrolledAgent, Enrolment, HUB_SERVER_NAME, HubAuthority, JoinBundle,
+    JoinToken, JoinTokenFiles, JoinTokens, NewJoinToken, RecordedCertificate, enrolment::AGENT_CERTIFICATE_LIFETIME,
 };
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::Arc, time::Duration};
@@ -63,6 +65,24 @@ impl Stage {
         lifetime: Duration,
         change: impl FnOnce(&mut Config),
     ) -> Self {
+        Self::start_offering(dir, authority, lifetime, change, |_| None).await
+    }
+
+    /// A hub that offers services to clusters.
+    pub(crate) async fn offering(services: impl FnOnce(SharedClusters) -> Arc<HubServices>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = HubAuthority::open_or_create(dir.path(), &[]).unwrap();
+        Self::start_offering(dir, authority, AGENT_CERTIFICATE_LIFETIME, |_| {}, |clusters| Some(services(clusters)))
+            .await
+    }
+
+    async fn start_offering(
+        dir: TempDir,
+        authority: HubAuthority,
+        lifetime: Duration,
+        change: impl FnOnce(&mut Config),
+        services: impl FnOnce(SharedClusters) -> Option<Arc<HubServices>>,
+    ) -> Self {
         let mut config = Config::default();
         change(&mut config);
         let clusters = ClusterFiles::new(dir.path());
@@ -73,7 +93,11 @@ impl Stage {
         let seen = Arc::new(Recorder::default());
         let observer = Arc::clone(&seen);
         let hub = Hub::builder(&authority, Arc::new(clusters.clone())).config(config).observer(observer);
-        let hub = hub.enrolment(enrolment).build().unwrap();
+        let mut hub = hub.enrolment(enrolment);
+        if let Some(services) = services(Arc::new(clusters.clone())) {
+            hub = hub.cluster_adapter(services);
+        }
+        let hub = hub.build().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut tasks = JoinSet::new();
@@ -157,6 +181,21 @@ impl Stage {
             )
             .await;
         agent
+    }
+
+    /// Gives a cluster these labels, as a join token would.
+    pub(crate) fn label(&self, name: &str, labels: &[(&str, &str)]) {
+        let cluster = cluster(name);
+        let epoch = self.clusters.epoch(&cluster).unwrap().expect("it was added");
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let authority = self.authority.pin();
+        let issued = RecordedCertificate { serial: "00".to_owned(), not_after_unix: i64::MAX, authority };
+        self.clusters.enrolled(&cluster, &epoch, &issued, &labels).unwrap();
+    }
+
+    /// Runs something beside the hub until the end.
+    pub(crate) fn run(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
     }
 
     /// A request to the echo server inside a cluster.

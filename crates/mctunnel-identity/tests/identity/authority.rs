@@ -86,6 +86,19 @@ fn only_the_owner_may_read_the_keys() {
 }
 
 #[test]
+fn nobody_else_can_hold_the_lock_of_the_ca() {
+    let dir = tempfile::tempdir().unwrap();
+    let lock = dir.path().join("pki.lock");
+    let mode = || fs::metadata(&lock).unwrap().permissions().mode() & 0o7777;
+    open(dir.path()).unwrap();
+    assert_eq!(mode(), 0o600);
+    // A restored backup left it open to everybody: whoever may open it could lock the hub out of its own CA.
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o666)).unwrap();
+    open(dir.path()).unwrap();
+    assert_eq!(mode(), 0o600);
+}
+
+#[test]
 fn many_who_open_at_once_get_one_authority() {
     let dir = tempfile::tempdir().unwrap();
     let start = Barrier::new(8);

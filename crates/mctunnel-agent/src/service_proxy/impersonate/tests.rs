@@ -60,7 +60,8 @@ fn everything_about_a_user_is_written() {
 
 #[test]
 fn what_a_header_cannot_carry_whole_is_refused() {
-    for name in ["a\nb", "a\r\nImpersonate-Group: system:masters", " alice", "alice ", "a\0", "\u{7f}"] {
+    // The last is a control character in UTF-8, which a header could carry.
+    for name in ["a\nb", "a\r\nImpersonate-Group: system:masters", " alice", "alice ", "a\0", "\u{7f}", "a\u{85}b"] {
         assert!(agent().judge(Some(&user(name, &[]))).is_err(), "{name:?}");
         assert!(agent().judge(Some(&user("alice", &[name]))).is_err(), "{name:?}");
     }
@@ -78,6 +79,26 @@ fn a_list_limits_users_and_the_groups_that_are_shown() {
     );
     let root = written(&limited, &user("root@corp", &["admins"]), HeaderMap::new());
     assert!(root.contains(&"impersonate-group: admins".to_owned()), "{root:?}");
+    // A list of the one kind alone is a list.
+    let mallory = user("mallory", &["ops"]);
+    assert!(agent().only([], ["dev".to_owned()]).judge(Some(&mallory)).is_err());
+    assert!(agent().only(["root@corp".to_owned()], []).judge(Some(&mallory)).is_err());
+}
+
+#[test]
+fn t36_what_else_a_request_has_stays_and_the_token_does_not_print() {
+    let mut fields = HeaderMap::new();
+    fields.insert("accept", HeaderValue::from_static("text/plain"));
+    let speaker = agent().judge(Some(&user("alice", &[]))).unwrap();
+    agent().write(&speaker, &mut fields).unwrap();
+    assert_eq!(fields["accept"], "text/plain");
+    assert!(fields[header::AUTHORIZATION].is_sensitive() && !format!("{fields:?}").contains("agent-token"));
+}
+
+#[test]
+fn keys_of_extra_facts_are_written_as_kubernetes_reads_them() {
+    assert_eq!(percent_encoded("a-b_c.d9"), "a-b_c.d9");
+    assert_eq!(percent_encoded("A/b c:\u{e9}"), "%41%2fb%20c%3a%c3%a9");
 }
 
 #[test]
@@ -91,7 +112,10 @@ fn the_token_is_read_again() {
         fs::write(&path, "one\n").unwrap();
         assert_eq!(file.token().unwrap().expose(), "one");
         fs::write(&path, "two\n").unwrap();
-        tokio::time::advance(TokenFile::FRESH).await;
+        // Not at once: a request does not cost a look at the disk.
+        tokio::time::advance(TokenFile::FRESH - Duration::from_millis(1)).await;
+        assert_eq!(file.token().unwrap().expose(), "one");
+        tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(file.token().unwrap().expose(), "two");
         fs::write(&path, "\n").unwrap();
         tokio::time::advance(TokenFile::FRESH).await;

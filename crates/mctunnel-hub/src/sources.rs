@@ -1,0 +1,141 @@
+//! Connections that are not tunnels yet, counted by where they come from: one address cannot keep the others out by connecting and
+//! stalling. What has become a tunnel is no longer counted.
+
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv6Addr},
+    sync::Arc,
+};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// One source may have half of the places to wait in, and a quarter of the turns at a handshake. Less would be felt where hundreds of
+/// agents come from behind one address; more would let two addresses shut out the rest.
+const SHARE_OF_WAITING: usize = 2;
+const SHARE_OF_TURNS: usize = 4;
+
+/// Who waits to become a tunnel, and whose turn it is.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    waiting: Arc<Mutex<BTreeMap<IpAddr, Source>>>,
+    most_waiting: usize,
+    turns: Semaphore,
+    turns_each: usize,
+}
+
+#[derive(Debug)]
+struct Source {
+    count: usize,
+    turns: Arc<Semaphore>,
+}
+
+impl Sources {
+    pub(crate) fn new(waiting_handshakes: usize, concurrent_handshakes: usize) -> Self {
+        Self {
+            waiting: Arc::default(),
+            most_waiting: waiting_handshakes.div_ceil(SHARE_OF_WAITING),
+            turns: Semaphore::new(concurrent_handshakes),
+            turns_each: concurrent_handshakes.div_ceil(SHARE_OF_TURNS),
+        }
+    }
+
+    /// Counts a connection; `None` when too many from there wait already.
+    pub(crate) fn enter(&self, address: IpAddr) -> Option<Visit> {
+        let source = source_of(address);
+        let mut waiting = self.waiting.lock();
+        let entry = waiting
+            .entry(source)
+            .or_insert_with(|| Source { count: 0, turns: Arc::new(Semaphore::new(self.turns_each)) });
+        if entry.count >= self.most_waiting {
+            return None;
+        }
+        entry.count += 1;
+        let turns = Arc::clone(&entry.turns);
+        Some(Visit { waiting: Arc::clone(&self.waiting), source, turns })
+    }
+
+    /// Waits for a turn at the work of a handshake: the source's own, then one of all.
+    pub(crate) async fn turn<'a>(&'a self, visit: &'a Visit) -> Turn<'a> {
+        // Neither semaphore is ever closed.
+        let own = visit.turns.acquire().await.ok();
+        Turn { _own: own, _shared: self.turns.acquire().await.ok() }
+    }
+}
+
+/// A turn, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    _own: Option<SemaphorePermit<'a>>,
+    _shared: Option<SemaphorePermit<'a>>,
+}
+
+/// A connection that is counted, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    waiting: Arc<Mutex<BTreeMap<IpAddr, Source>>>,
+    source: IpAddr,
+    turns: Arc<Semaphore>,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        let mut waiting = self.waiting.lock();
+        if let Some(entry) = waiting.get_mut(&self.source) {
+            entry.count -= 1;
+            if entry.count == 0 {
+                waiting.remove(&self.source);
+            }
+        }
+    }
+}
+
+/// Who has one address of IPv6 has the 2^64 beside it.
+fn source_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{pin::pin, task::Context};
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn t40_one_source_leaves_room_for_others() {
+        let sources = Sources::new(10, 8);
+        let greedy: Vec<_> = (0..20).filter_map(|_| sources.enter(ip("192.0.2.1"))).collect();
+        assert_eq!(greedy.len(), 5);
+        assert!(sources.enter(ip("::ffff:192.0.2.1")).is_none(), "another spelling of the same");
+        assert!(sources.enter(ip("192.0.2.2")).is_some());
+        drop(greedy);
+        assert!(sources.enter(ip("192.0.2.1")).is_some());
+        assert!(sources.waiting.lock().is_empty(), "who is gone is forgotten");
+    }
+
+    #[test]
+    fn t40_a_network_of_ipv6_is_one_source() {
+        let sources = Sources::new(4, 4);
+        let visits: Vec<_> = (1..9).filter_map(|n| sources.enter(ip(&format!("2001:db8::{n}")))).collect();
+        assert_eq!(visits.len(), 2);
+        assert!(sources.enter(ip("2001:db8:0:1::1")).is_some());
+    }
+
+    #[test]
+    fn t40_stalled_handshakes_of_one_source_leave_turns_for_others() {
+        let sources = Sources::new(100, 8);
+        let visits: Vec<_> = (0..20).map(|_| sources.enter(ip("192.0.2.1")).unwrap()).collect();
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut turns: Vec<_> = visits.iter().map(|visit| Box::pin(sources.turn(visit))).collect();
+        let granted: Vec<_> =
+            turns.iter_mut().map(|turn| turn.as_mut().poll(&mut cx)).filter(|p| p.is_ready()).collect();
+        assert_eq!(granted.len(), 2);
+        let other = sources.enter(ip("192.0.2.2")).unwrap();
+        assert!(pin!(sources.turn(&other)).poll(&mut cx).is_ready());
+    }
+}
