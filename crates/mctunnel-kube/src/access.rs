@@ -85,6 +85,15 @@ impl ClusterAccess {
         Ok(Self { config, server })
     }
 
+    /// The version that the kube-apiserver says it has, as in `v1.33.1`.
+    pub async fn kubernetes_version(&self) -> Result<String, KubeError> {
+        let unreached = |source: kube::Error| KubeError::Credentials {
+            server: self.server.endpoint.to_string(),
+            source: source.into(),
+        };
+        Ok(self.client()?.apiserver_version().await.map_err(unreached)?.git_version)
+    }
+
     /// A client with the agent's own credentials.
     pub(crate) fn client(&self) -> Result<kube::Client, KubeError> {
         kube::Client::try_from(self.config.clone()).map_err(|source| KubeError::Credentials {

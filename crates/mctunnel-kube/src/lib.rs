@@ -10,15 +10,21 @@
 //! | Where is a target? | [`KubeLocator`], or [`DnsLocator`] without credentials |
 //! | Which addresses are never given? | [`address`] |
 //! | Which endpoints of a service? | `select.rs` |
+//! | What happens in the cluster? | [`events`] |
+//! | What do its containers write? | [`logs`] |
+//! | How is it: nodes, capacity, served APIs? | [`cluster_state`] |
 //! | Which services may be reached? | [`ServiceAllowList`], and [`SharedAllowList`] for a file that changes |
 //! | Whose is a token? | `ClusterTokenReview`, with the feature `token-review`: the hub's side |
 
 pub mod access;
 pub mod address;
 pub mod api_server;
+pub mod cluster_state;
 pub mod dns;
 pub mod error;
+pub mod events;
 pub mod locator;
+pub mod logs;
 pub mod resolve;
 pub mod service;
 pub mod service_allow;
@@ -29,6 +35,7 @@ pub mod watch_file;
 
 mod follow;
 mod object;
+mod quantity;
 mod scope;
 mod select;
 mod view;

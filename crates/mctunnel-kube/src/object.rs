@@ -148,7 +148,7 @@ impl Object for EndpointSlice {
 /// The label that says whose endpoints a slice has.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-fn null_as_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+pub(crate) fn null_as_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
     T: Deserialize<'de>,
@@ -156,7 +156,7 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,
     T: Deserialize<'de> + Default,

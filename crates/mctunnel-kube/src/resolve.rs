@@ -26,16 +26,13 @@ impl fmt::Debug for dyn Resolve {
     }
 }
 
-/// The resolver of the operating system, with its search domains and its host file.
+/// The resolver of the operating system, with its search domains and its host file. It looks up a bounded number of names at once.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemResolver;
 
 impl Resolve for SystemResolver {
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a> {
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((name, 0)).await?;
-            Ok(found.map(|address| address.ip()).collect())
-        })
+        Box::pin(mctunnel_core::look_up::look_up(name))
     }
 }
 

@@ -5,7 +5,7 @@ use std::{error::Error, fmt::Write as _};
 
 /// What to do next.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     /// The watch ended, as each does after a while: resume.
     Ended,
     /// The server has forgotten the version: list anew.
@@ -17,7 +17,7 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    pub(super) fn from_status(status: &Status) -> Self {
+    pub(crate) fn from_status(status: &Status) -> Self {
         match status.code {
             410 => Self::Gone,
             403 | 404 => Self::Denied(told(status)),

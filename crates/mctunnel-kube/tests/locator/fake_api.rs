@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
-use hyper::{Request, Response, body::Frame, body::Incoming, service::service_fn};
+use hyper::{Request, Response, Uri, body::Frame, body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -42,11 +42,11 @@ struct Script {
 
 enum Answer {
     Json(u16, Value),
-    Watch(mpsc::Receiver<Step>),
+    Stream(mpsc::Receiver<Step>),
 }
 
 enum Step {
-    Line(Value),
+    Bytes(Bytes),
     Cut,
 }
 
@@ -99,8 +99,30 @@ impl FakeApi {
     /// The next watch of a resource tells what is fed to it.
     pub(crate) fn watch(&self, resource: &str) -> Feed {
         let (sender, receiver) = mpsc::channel(16);
-        self.answer(resource, true, Answer::Watch(receiver));
+        self.answer(resource, true, Answer::Stream(receiver));
         Feed { sender }
+    }
+
+    /// The next answer for a log, `POD/CONTAINER` or `POD/CONTAINER/previous`, is what is fed to it.
+    pub(crate) fn log(&self, name: &str) -> Feed {
+        let (sender, receiver) = mpsc::channel(16);
+        self.answer(name, false, Answer::Stream(receiver));
+        Feed { sender }
+    }
+
+    /// The next answer for a log is this, whole.
+    pub(crate) async fn whole_log(&self, name: &str, text: impl Into<Bytes>) {
+        self.log(name).write(text).await;
+    }
+
+    /// The next request for a log fails.
+    pub(crate) fn refuse_log(&self, name: &str, code: u16) {
+        self.answer(name, false, Answer::Json(code, status(code)));
+    }
+
+    /// The next answer for any path that ends so.
+    pub(crate) fn json(&self, last: &str, value: Value) {
+        self.answer(last, false, Answer::Json(200, value));
     }
 
     /// Waits until at least `count` requests with that text were made, and gives them.
@@ -126,7 +148,11 @@ pub(crate) struct Feed {
 
 impl Feed {
     pub(crate) async fn tell(&self, kind: &str, object: Value) {
-        self.sender.send(Step::Line(json!({"type": kind, "object": object}))).await.unwrap();
+        self.write(format!("{}\n", json!({"type": kind, "object": object}))).await;
+    }
+
+    pub(crate) async fn write(&self, bytes: impl Into<Bytes>) {
+        self.sender.send(Step::Bytes(bytes.into())).await.unwrap();
     }
 
     /// Breaks the connection in the middle of the answer.
@@ -140,9 +166,23 @@ fn status(code: u16) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": format!("refused with {code}"), "code": code})
 }
 
+/// The last part of the path; for a log `POD/CONTAINER`, with what is asked for of it.
+fn resource(uri: &Uri) -> String {
+    let mut parts = uri.path().rsplit('/');
+    let (last, before) = (parts.next().unwrap(), parts.next().unwrap_or_default());
+    if last != "log" {
+        return last.to_owned();
+    }
+    let query = uri.query().unwrap_or_default();
+    assert!(query.contains("timestamps=true"), "{uri}");
+    let container = query.split('&').find_map(|pair| pair.strip_prefix("container=")).unwrap();
+    let previous = if query.contains("previous=true") { "/previous" } else { "" };
+    format!("{before}/{container}{previous}")
+}
+
 async fn answer(script: Arc<Script>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=1"));
-    let resource = request.uri().path().rsplit('/').next().unwrap().to_owned();
+    let resource = resource(request.uri());
     let next = script.answers.lock().get_mut(&(resource, is_watch)).and_then(VecDeque::pop_front);
     script.asked.send_modify(|asked| asked.push(request.uri().to_string()));
     match next {
@@ -150,7 +190,7 @@ async fn answer(script: Arc<Script>, request: Request<Incoming>) -> Result<Respo
             let body = Full::from(value.to_string()).map_err(|never| match never {}).boxed();
             Ok(Response::builder().status(code).body(body).unwrap())
         }
-        Some(Answer::Watch(steps)) => Ok(Response::new(BodyExt::boxed(StreamBody::new(lines(steps))))),
+        Some(Answer::Stream(steps)) => Ok(Response::new(BodyExt::boxed(StreamBody::new(lines(steps))))),
         // Nothing was told: a list does not come, a watch tells nothing.
         None if is_watch => Ok(Response::new(BodyExt::boxed(StreamBody::new(stream::pending())))),
         None => std::future::pending().await,
@@ -160,7 +200,7 @@ async fn answer(script: Arc<Script>, request: Request<Incoming>) -> Result<Respo
 fn lines(steps: mpsc::Receiver<Step>) -> impl futures_util::Stream<Item = io::Result<Frame<Bytes>>> + Send + Sync {
     let next = |mut steps: mpsc::Receiver<Step>| async move { steps.recv().await.map(|step| (step, steps)) };
     stream::unfold(steps, next).map(|step| match step {
-        Step::Line(value) => Ok(Frame::data(Bytes::from(format!("{value}\n")))),
+        Step::Bytes(bytes) => Ok(Frame::data(bytes)),
         Step::Cut => Err(io::Error::other("cut")),
     })
 }

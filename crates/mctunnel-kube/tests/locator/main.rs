@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod api_server;
 #[cfg(test)]
+mod cluster_state;
+#[cfg(test)]
+mod events;
+#[cfg(test)]
 mod fake_api;
 #[cfg(test)]
 mod fake_names;
@@ -10,6 +14,8 @@ mod fake_names;
 mod fallback;
 #[cfg(test)]
 mod following;
+#[cfg(test)]
+mod logs;
 #[cfg(test)]
 mod services;
 #[cfg(test)]
