@@ -70,7 +70,7 @@ pub use api_keys::{
     API_KEY_PREFIX, ApiKeyRecord, ApiKeySettings, ApiKeyStore, ApiKeys, CreatedApiKey, MemoryApiKeys, NewApiKey,
     create_api_key, list_api_keys, revoke_api_key,
 };
-pub use chain::Chain;
+pub use chain::{Anonymous, Chain};
 pub use client_certificates::{ClientCertificateSettings, ClientCertificates, UserFrom};
 pub use clock::Clock;
 pub use config::{AuthConfig, AuthParts};

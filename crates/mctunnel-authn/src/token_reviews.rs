@@ -1,6 +1,7 @@
 //! Users by tokens that the hub's own Kubernetes cluster knows, above all those of its service accounts. What nobody else knows
 //! comes here, so it stands last in a chain.
 
+mod living;
 mod review;
 mod reviewer;
 
@@ -9,13 +10,23 @@ pub use review::{Review, ReviewToken, ReviewedUser, Reviewing};
 use crate::{
     API_KEY_PREFIX, AuthnError, Clock, NameRules, Provider, Shown, Verdict, Verifying,
     attempts::{FailedAttempts, PER_MINUTE},
-    digest,
+    digest::{self, Digest},
     names::BadName,
     shown::Bearer,
 };
+use futures_util::{StreamExt, stream};
+use living::Living;
 use mctunnel_core::{Unauthenticated, User};
 use reviewer::{Answer, Reviewer};
-use std::{num::NonZeroU32, sync::Arc};
+use std::{
+    num::NonZeroU32,
+    sync::{Arc, OnceLock, Weak},
+    time::Duration,
+};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior, interval_at},
+};
 
 /// What stands before the names of the hub cluster's service accounts: they are not those of a managed cluster.
 pub const HUB_CLUSTER: &str = "cluster:hub:";
@@ -26,6 +37,9 @@ const EVERYBODY: &str = "system:authenticated";
 
 /// Under this fact Kubernetes names the token itself.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
+/// How often the cluster is asked again about tokens that have something open.
+const AGAIN: Duration = Duration::from_secs(6);
 
 /// For whom tokens must be, and how users are called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,11 +65,19 @@ impl TokenReviewSettings {
 /// Knows users by tokens of a cluster.
 #[derive(Debug)]
 pub struct TokenReviews {
+    asking: Arc<Asking>,
+    /// Begun by the first token that is accepted, because only then there is a runtime for certain.
+    following: OnceLock<JoinSet<()>>,
+}
+
+#[derive(Debug)]
+struct Asking {
     name: Arc<str>,
     reviewer: Reviewer,
     names: NameRules,
     extra: Vec<String>,
     attempts: FailedAttempts,
+    living: Living,
 }
 
 impl TokenReviews {
@@ -74,9 +96,36 @@ impl TokenReviews {
             return Err(AuthnError::provider(name, "say which audience its tokens must have"));
         }
         let attempts = FailedAttempts::per_minute(failures_per_minute);
-        Ok(Self { name: name.into(), reviewer: Reviewer::new(reviews, audiences, clock), names, extra, attempts })
+        let reviewer = Reviewer::new(reviews, audiences, clock);
+        let asking = Asking { name: name.into(), reviewer, names, extra, attempts, living: Living::default() };
+        Ok(Self { asking: Arc::new(asking), following: OnceLock::new() })
     }
 
+    async fn verify(&self, shown: &Shown<'_>) -> Verdict {
+        let verdict = self.asking.judge(shown).await;
+        if matches!(verdict, Verdict::Accepted(_)) {
+            self.following.get_or_init(|| {
+                let mut following = JoinSet::new();
+                following.spawn(follow(Arc::downgrade(&self.asking)));
+                following
+            });
+        }
+        verdict
+    }
+}
+
+/// Asks again about what is open, until the provider is dropped.
+async fn follow(asking: Weak<Asking>) {
+    let mut ticks = interval_at(Instant::now() + AGAIN, AGAIN);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(asking) = asking.upgrade() else { return };
+        asking.ask_again().await;
+    }
+}
+
+impl Asking {
     async fn judge(&self, shown: &Shown<'_>) -> Verdict {
         let Some(bearer) = shown.bearer() else { return Verdict::NotMine };
         // An API key is nobody else's business, whether we know API keys or not.
@@ -104,23 +153,56 @@ impl TokenReviews {
         }
     }
 
+    /// Asks about every token that has something open. One that cannot be asked about keeps what it has: that the cluster is away
+    /// says nothing about the token, and what is new is refused meanwhile.
+    async fn ask_again(&self) {
+        let tokens = stream::iter(self.living.tokens());
+        tokens
+            .for_each_concurrent(None, |(digest, token)| async move {
+                if let Ok(answer) = self.reviewer.ask_anew(&digest, token.expose()).await {
+                    match self.judged(&digest, &answer) {
+                        Ok(user) => self.living.hold_to(&digest, Some(&user)),
+                        Err(_) => self.living.hold_to(&digest, None),
+                    }
+                }
+            })
+            .await;
+    }
+
     fn verdict(&self, bearer: &Bearer<'_>, answer: &Answer) -> Verdict {
+        let mut shared = answer.user.lock();
+        if let Some(user) = shared.upgrade() {
+            return Verdict::Accepted(user);
+        }
+        match self.judged(bearer.digest(), answer) {
+            Ok(user) => {
+                let user = Arc::new(user);
+                *shared = Arc::downgrade(&user);
+                self.living.add(bearer.digest(), bearer.expose(), &user);
+                Verdict::Accepted(user)
+            }
+            Err(reason) => {
+                self.living.hold_to(bearer.digest(), None);
+                Verdict::rejected(reason)
+            }
+        }
+    }
+
+    /// The user that an answer means, or why it means nobody.
+    fn judged(&self, digest: &Digest, answer: &Answer) -> Result<User, String> {
         let Review::Authenticated(reviewed) = &answer.review else {
-            return Verdict::rejected("the cluster does not know the token, or it is not for this hub");
+            return Err("the cluster does not know the token, or it is not for this hub".to_owned());
         };
         // A cluster that does not understand audiences says nothing of them, and then nothing is known.
         if !reviewed.audiences.iter().any(|one| self.reviewer.audiences().contains(one)) {
-            return Verdict::rejected("the token is not for this hub");
+            return Err("the token is not for this hub".to_owned());
         }
-        match self.user(reviewed) {
-            Err(bad) => Verdict::rejected(format!("the token's user or one of its groups cannot be used: {bad}")),
-            Ok(mut user) => {
-                let id = reviewed.extra.get(CREDENTIAL_ID).and_then(|ids| ids.first());
-                user.credential = id.map_or_else(|| digest::short_name(bearer.digest()), String::clone).into();
-                user.expires = answer.expires;
-                Verdict::Accepted(Arc::new(user))
-            }
-        }
+        let bad = |bad: BadName| format!("the token's user or one of its groups cannot be used: {bad}");
+        let mut user = self.user(reviewed).map_err(bad)?;
+        let id = reviewed.extra.get(CREDENTIAL_ID).and_then(|ids| ids.first());
+        user.credential = id.map_or_else(|| digest::short_name(digest), String::clone).into();
+        user.expires = answer.expires;
+        Ok(user)
     }
 
     fn user(&self, reviewed: &ReviewedUser) -> Result<User, BadName> {
@@ -153,10 +235,19 @@ fn of_hub(name: &str) -> Result<Arc<str>, BadName> {
 
 impl Provider for TokenReviews {
     fn name(&self) -> &Arc<str> {
-        &self.name
+        &self.asking.name
     }
 
     fn verify<'a>(&'a self, shown: &'a Shown<'a>) -> Verifying<'a> {
-        Box::pin(self.judge(shown))
+        Box::pin(self.verify(shown))
+    }
+
+    /// This user was accepted here, and its token has not been refused since.
+    fn still_holds(&self, user: &User) -> bool {
+        self.asking.living.has(user)
+    }
+
+    fn generation(&self) -> u64 {
+        self.asking.living.generation()
     }
 }

@@ -17,7 +17,7 @@ use mctunnel_core::{
     Access, Audit, AuditFull, Authorize, Decision, DynAuthenticate, Evidence, Identity, Limit, PassThrough, Unaudited,
     Unauthenticated, Unlimited,
 };
-use permit::Permits;
+use permit::{Extent, Permits};
 use std::sync::Arc;
 
 /// Decides about requests and records them. Cheap to clone; all clones are the same checkpoint.
@@ -56,6 +56,13 @@ impl Checkpoint {
         Self::new(authenticate, self.authorize, self.audit).with_limit(self.limit)
     }
 
+    /// The same for a way in that asks nobody who they are: what it opens depends on policy alone, and not on credentials that
+    /// others have and lose.
+    #[must_use]
+    pub fn asking_nobody(self) -> Self {
+        self.with_authenticate(Arc::new(PassThrough))
+    }
+
     /// The same, with somebody else who decides.
     #[must_use]
     pub fn with_authorize(self, authorize: Arc<dyn Authorize>) -> Self {
@@ -80,17 +87,33 @@ impl Checkpoint {
 
     /// Step 3. What is allowed gets a permit, to be held as long as what is opened with it lives.
     pub fn admit(&self, admitted: Admitted, recording: &Recording) -> Result<Permit, Decision> {
+        self.admit_as(Extent::Whole, admitted, recording)
+    }
+
+    /// The same for an answer that is decided object by object: some of what is asked about may be allowed. What may not be seen is
+    /// left out by whoever answers, who asks [`Checkpoint::would_allow`].
+    pub fn admit_some(&self, admitted: Admitted, recording: &Recording) -> Result<Permit, Decision> {
+        self.admit_as(Extent::Part, admitted, recording)
+    }
+
+    fn admit_as(&self, extent: Extent, admitted: Admitted, recording: &Recording) -> Result<Permit, Decision> {
         // Looked at first: rules that change while we decide make the permit one of the old rules.
         let generations = self.permits.generations();
-        let decision = self.authorize.authorize(&admitted.access());
+        let decision = extent.decide(&*self.authorize, &admitted.access());
         let place = if decision.is_allowed() { self.limit.take(&admitted.access()) } else { Err(decision.clone()) };
         recording.decided(&admitted, place.as_ref().err().unwrap_or(&decision));
-        Ok(self.permits.issue(admitted, generations, place?))
+        Ok(self.permits.issue((admitted, extent), generations, place?))
     }
 
     /// Asks policy a question, without a request behind it.
     #[must_use]
     pub fn would_allow(&self, access: &Access<'_>) -> Decision {
         self.authorize.authorize(access)
+    }
+
+    /// Asks policy whether some of it would be allowed.
+    #[must_use]
+    pub fn would_allow_some(&self, access: &Access<'_>) -> Decision {
+        self.authorize.authorize_some(access)
     }
 }

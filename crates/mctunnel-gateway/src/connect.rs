@@ -12,12 +12,12 @@ pub use refusal::Refusal;
 
 use crate::{
     Checkpoint, Client, HubAdapter,
-    tls::{TlsClient, accept_tls, client_certificate},
+    tls::{SharedTls, TlsClient, accept_tls, client_certificate},
 };
 use mctunnel_core::{Evidence, Open, observe::SharedObserver};
 use rustls::ServerConfig;
-use std::{fmt, sync::Arc};
-use tokio_rustls::TlsAcceptor;
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+use tokio::net::TcpStream;
 
 /// Serves HTTP CONNECT and opens a stream for each request.
 pub struct ConnectAdapter<O: Open> {
@@ -25,7 +25,7 @@ pub struct ConnectAdapter<O: Open> {
     config: ConnectConfig,
     observer: SharedObserver,
     checkpoint: Checkpoint,
-    tls: Option<TlsAcceptor>,
+    tls: Option<SharedTls>,
 }
 
 impl<O: Open> ConnectAdapter<O> {
@@ -44,11 +44,15 @@ impl<O: Open> ConnectAdapter<O> {
 
     /// Speaks TLS. The configuration decides on certificates; by ALPN nothing but `http/1.1` is offered, whatever it says.
     #[must_use]
-    pub fn tls(mut self, config: &ServerConfig) -> Self {
-        let mut config = config.clone();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        self.tls = Some(TlsAcceptor::from(Arc::new(config)));
+    pub fn tls(mut self, config: &Arc<ServerConfig>) -> Self {
+        self.tls = Some(SharedTls::new(config, Some(b"http/1.1")));
         self
+    }
+
+    /// Its TLS, if it has any, to be changed while it serves.
+    #[must_use]
+    pub fn shared_tls(&self) -> Option<SharedTls> {
+        self.tls.clone()
     }
 }
 
@@ -59,11 +63,9 @@ impl<O: Open> HubAdapter for ConnectAdapter<O> {
             return client::serve_client(self, socket, Evidence { peer: Some(peer), ..Evidence::default() }).await;
         };
         // Boxed: what the handshake needs is given back before the splice, which may last for days.
-        let accepted = Box::pin(accept_tls(tls, socket, peer, self.config.head_timeout)).await;
-        if let Some(stream) = accepted {
-            let certificate = client_certificate(&stream);
-            let shown = Evidence { certificate, peer: Some(peer), ..Evidence::default() };
-            client::serve_client(self, TlsClient(stream), shown).await;
+        let accepted = Box::pin(shake_hands(tls, socket, peer, self.config.head_timeout)).await;
+        if let Some((socket, shown)) = accepted {
+            client::serve_client(self, socket, shown).await;
         }
     }
 
@@ -80,6 +82,18 @@ impl<O: Open> HubAdapter for ConnectAdapter<O> {
         client::observe_refusal(&self, &refusal);
         Box::pin(answer::refuse(&mut client.socket, &answer::for_refusal(&refusal))).await;
     }
+}
+
+/// Makes TLS with a client; gives what it has shown of itself.
+async fn shake_hands(
+    tls: &SharedTls,
+    socket: TcpStream,
+    peer: SocketAddr,
+    limit: Duration,
+) -> Option<(TlsClient, Evidence)> {
+    let stream = accept_tls(tls, socket, peer, limit).await?;
+    let certificate = client_certificate(&stream);
+    Some((TlsClient::new(stream), Evidence { certificate, peer: Some(peer), ..Evidence::default() }))
 }
 
 impl<O: Open> fmt::Debug for ConnectAdapter<O> {

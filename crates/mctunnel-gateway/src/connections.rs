@@ -28,6 +28,8 @@ impl Connections {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.handles.lock().insert(number, None);
         let entry = Entry { handles: Arc::clone(&self.handles), number };
+        // Boxed: the runtime moves a task several times while it starts and once more when it ends.
+        let connection = Box::pin(connection);
         let task = self.tracker.spawn(async move {
             let _entry = entry;
             connection.await;

@@ -4,6 +4,8 @@
 //! http/serve.rs     a connection: TLS, which HTTP, how it ends
 //! http/guard.rs     what of HTTP/1.1 reaches the server at all
 //! http/service.rs   a request: 1 authenticate  2 route  3 authorise  4 open  5 pass bodies both ways
+//! http/own_pages.rs requests for the gateway itself, below `/-/`, in place of steps 2 to 5
+//! http/page.rs      what such a request is answered with: at once, or piece by piece
 //! http/exchange.rs  steps 4 and 5
 //! http/upgrade.rs   step 5 for WebSocket and SPDY: plain bytes
 //! http/forward.rs   steps 4 and 5 alone, for programs with a server and a routing rule of their own
@@ -11,14 +13,18 @@
 
 mod answer;
 mod body;
+mod browser;
 mod config;
 mod credential;
+mod cuttable;
 mod exchange;
 mod fields;
 mod forward;
 mod grpc;
 mod guard;
 mod h2_tasks;
+mod own_pages;
+mod page;
 mod route;
 mod serve;
 mod service;
@@ -29,23 +35,27 @@ mod whole_body;
 pub use body::ForwardedBody;
 pub use config::HttpConfig;
 pub use forward::{ForwardError, HttpForward, Onward};
-pub use guard::{BadBody, BadHead, GuardConfig, Guarded, RefusedHead, check_h2, check_trailers};
+pub use guard::{BadBody, BadHead, GuardConfig, Guarded, RefusedHead, SharedGuard, check_h2, check_trailers};
 pub use mctunnel_core::{BadTarget, KubeRequest, ResourceRequest, Verb};
 pub use mctunnel_http::ExchangeError;
+pub use own_pages::{Answering, Asking, NoPage, OwnPages, Viewer};
+pub use page::{Page, PageEnded, PageWriter};
 pub use route::{Routed, route};
 
-use crate::{Checkpoint, Client, HubAdapter};
+use crate::{Checkpoint, Client, HubAdapter, SharedTls};
 use mctunnel_core::{Audit, Authorize, DynAuthenticate, Open, observe::SharedObserver};
 use rustls::ServerConfig;
-use std::{fmt, sync::Arc};
-use tokio_rustls::TlsAcceptor;
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 /// Serves HTTP clients and opens a stream for each request.
 pub struct HttpAdapter<O: Open> {
     forward: HttpForward<O>,
-    guard: Arc<GuardConfig>,
-    tls: Option<TlsAcceptor>,
+    guard: SharedGuard,
+    tls: Option<SharedTls>,
     checkpoint: Checkpoint,
+    own_pages: Option<Arc<dyn OwnPages>>,
+    /// The names under which browsers without a token are served, beside addresses and `localhost`; any if there is no such list.
+    hosts: Option<BTreeSet<String>>,
 }
 
 impl<O: Open> HttpAdapter<O> {
@@ -55,22 +65,50 @@ impl<O: Open> HttpAdapter<O> {
         let routing_headers = grpc::METADATA.iter().map(|name| (*name).to_owned()).collect();
         let guard = GuardConfig { routing_headers, ..GuardConfig::default() };
         let forward = HttpForward::new(opener, config, observer);
-        Self { forward, guard: Arc::new(guard), tls: None, checkpoint: Checkpoint::default() }
+        let checkpoint = Checkpoint::default();
+        Self { forward, guard: guard.into(), tls: None, checkpoint, own_pages: None, hosts: None }
     }
 
     /// Speaks TLS. The configuration decides on certificates and should offer `h2` and `http/1.1` by ALPN.
     #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "the adapter keeps it")]
     pub fn tls(mut self, config: Arc<ServerConfig>) -> Self {
-        self.tls = Some(TlsAcceptor::from(config));
+        self.tls = Some(SharedTls::new(&config, None));
         self
+    }
+
+    /// Serves browsers that show no token only under these names, under addresses and `localhost`. For gateways that ask nobody who
+    /// they are: a web page could otherwise reach them by a name of its own that leads here (DNS rebinding).
+    #[must_use]
+    pub fn hosts(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.hosts = Some(names.into_iter().map(|name| name.to_ascii_lowercase()).collect());
+        self
+    }
+
+    /// Its TLS, if it has any, to be changed while it serves.
+    #[must_use]
+    pub fn shared_tls(&self) -> Option<SharedTls> {
+        self.tls.clone()
     }
 
     /// Takes these headers, and those that begin like these, as what a front proxy says about its own clients.
     #[must_use]
-    pub fn forwarded(mut self, headers: Vec<String>, prefixes: Vec<String>) -> Self {
-        let guard = GuardConfig::clone(&self.guard);
-        self.guard = Arc::new(GuardConfig { forwarded_headers: headers, forwarded_prefixes: prefixes, ..guard });
+    pub fn forwarded(self, headers: Vec<String>, prefixes: Vec<String>) -> Self {
+        self.guard.set_forwarded(headers, prefixes);
         self
+    }
+
+    /// Has requests below `/-/`, which is no cluster's name, answered here.
+    #[must_use]
+    pub fn own_pages(mut self, pages: Arc<dyn OwnPages>) -> Self {
+        self.own_pages = Some(pages);
+        self
+    }
+
+    /// What its connections are held to, to be changed while it serves.
+    #[must_use]
+    pub fn guard(&self) -> SharedGuard {
+        self.guard.clone()
     }
 
     /// Has every request pass this checkpoint.

@@ -5,7 +5,6 @@ use mctunnel_core::{ClusterName, Happening, observe::SharedObserver};
 use std::{
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 use tokio::time::Instant;
 
@@ -26,7 +25,7 @@ pub struct OpenStream {
 /// What a stream holds as long as it lives: its permission, and its entry in the audit log.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    pub(crate) permit: Option<Permit>,
+    pub(crate) permit: Option<Arc<Permit>>,
     pub(crate) recording: Option<Recording>,
 }
 
@@ -66,9 +65,9 @@ impl OpenStream {
         }
     }
 
-    /// Counts bytes against its quotas; gives how long to wait before more are moved.
-    pub(crate) fn moved(&self, bytes: u64) -> Duration {
-        self.held.permit.as_ref().map_or(Duration::ZERO, |permit| permit.moved(bytes))
+    /// Its permission, for whoever counts its bytes.
+    pub(crate) fn permit(&self) -> Option<Arc<Permit>> {
+        self.held.permit.clone()
     }
 
     /// Resolves when its permission was taken back; gives the reason.
@@ -91,7 +90,10 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         let error = match std::mem::replace(&mut self.end, End::Clean) {
-            End::Cut => Some("the gateway cut the connection".to_owned()),
+            End::Cut => {
+                let reason = self.held.permit.as_ref().and_then(|permit| permit.why_revoked());
+                Some(reason.map_or_else(|| "the gateway cut the connection".to_owned(), |reason| reason.to_string()))
+            }
             End::Clean => None,
             End::Broken(error) => Some(error),
         };

@@ -5,6 +5,7 @@ mod hello;
 
 use crate::{
     Admitted, Checkpoint, Client, HubAdapter, Permit, Recording,
+    meter::Metered,
     open_stream::{Held, OpenStream},
 };
 use hello::{BadHello, read_hello};
@@ -67,12 +68,16 @@ impl<O: Open> SniAdapter<O> {
     /// anonymous, and policy decides whether anonymous clients may have plain bytes to a cluster's kube-apiserver.
     #[must_use]
     pub fn checkpoint(mut self, checkpoint: Checkpoint) -> Self {
-        self.checkpoint = checkpoint;
+        self.checkpoint = checkpoint.asking_nobody();
         self
     }
 
     /// Steps 2 to 4. There is no way to tell a TLS client why not: it is closed, and the reason is in the log.
-    async fn establish(&self, socket: &mut TcpStream, peer: IpAddr) -> Result<(O::Stream, OpenStream), Refused> {
+    async fn establish(
+        &self,
+        socket: &mut TcpStream,
+        peer: IpAddr,
+    ) -> Result<(Metered<O::Stream>, OpenStream), Refused> {
         let recording = self.checkpoint.record("sni", &format!("{:032x}", rand::random::<u128>()))?;
         recording.came_from(peer);
         let opened = self.open(socket, peer, &recording).await;
@@ -87,14 +92,14 @@ impl<O: Open> SniAdapter<O> {
         socket: &mut TcpStream,
         peer: IpAddr,
         recording: &Recording,
-    ) -> Result<(O::Stream, OpenStream), Refused> {
+    ) -> Result<(Metered<O::Stream>, OpenStream), Refused> {
         let hello = timeout(self.config.hello_timeout, read_hello(socket)).await;
         let hello = hello.unwrap_or(Err(BadHello::Slow))?;
         let cluster = self.cluster_of(&hello.name).ok_or(BadHello::OtherName)?;
         let destination = Destination { cluster: cluster.clone(), target: Target::KubeApi };
         let permit = self.admit(&destination, peer, recording)?;
         let asked = Instant::now();
-        let first = u64::try_from(hello.bytes.len()).unwrap_or(u64::MAX);
+        let first = hello.bytes.len();
         let mut request = OpenRequest::new(destination);
         request.timeout = self.config.open_timeout;
         request.wait_for_tunnel = self.config.wait_for_tunnel;
@@ -109,10 +114,11 @@ impl<O: Open> SniAdapter<O> {
             target: Target::KubeApi.to_string(),
             took: asked.elapsed(),
         });
-        let held = Held { permit: Some(permit), recording: Some(recording.clone()) };
-        let open = OpenStream::new(Arc::clone(&self.observer), cluster, first).hold(held);
+        let held = Held { permit: Some(Arc::new(permit)), recording: Some(recording.clone()) };
+        let sent_with_open = u64::try_from(first).unwrap_or(u64::MAX);
+        let open = OpenStream::new(Arc::clone(&self.observer), cluster, sent_with_open).hold(held);
         open.started();
-        Ok((stream, open))
+        Ok((Metered::new(stream, open.permit(), first), open))
     }
 
     /// Step 3.

@@ -147,3 +147,39 @@ fn instant(text: &str) -> Result<u64, String> {
 pub(crate) fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map(|since| since.as_secs()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_circumstance_is_one() {
+        assert!(Circumstances::default().are_none());
+        let window = WindowText {
+            days: Some(List(vec!["*".to_owned()])),
+            from: Some("08:00".to_owned()),
+            to: Some("18:00".to_owned()),
+            utc_offset: None,
+        };
+        let conditions = Conditions::compile(["true"].into_iter());
+        let alone = [
+            Circumstances { condition: Some(conditions.compiled("true").unwrap()), ..Circumstances::default() },
+            Circumstances { sources: Some(Vec::new()), ..Circumstances::default() },
+            Circumstances { window: Some(Window::read(&window).unwrap()), ..Circumstances::default() },
+            Circumstances { not_before: Some(0), ..Circumstances::default() },
+            Circumstances { not_after: Some(0), ..Circumstances::default() },
+        ];
+        for own in alone {
+            assert!(!own.are_none(), "{own:?}");
+        }
+    }
+
+    #[test]
+    fn a_client_comes_from_one_of_the_networks() {
+        let networks = ["10.0.0.0/8", "192.0.2.0/24"].map(|text| network(text).unwrap());
+        let from = |text: &str| comes_from(&networks, Some(text.parse().unwrap()), Sense::Certainly);
+        assert!(from("10.1.2.3") && from("192.0.2.7") && from("::ffff:10.1.2.3"));
+        assert!(!from("203.0.113.1") && !from("2001:db8::1"));
+        assert!(!comes_from(&networks, None, Sense::Certainly) && comes_from(&networks, None, Sense::Possibly));
+    }
+}

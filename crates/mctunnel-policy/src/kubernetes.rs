@@ -16,8 +16,11 @@ pub(crate) fn find(resource: &str, group: Option<&str>) -> Option<BuiltIn> {
 
 /// Whether objects of the resource certainly live outside of namespaces.
 pub(crate) fn is_cluster_wide(group: &str, resource: &str) -> bool {
-    find(resource, Some(group)).is_some_and(|own| !own.is_namespaced)
+    group == REPORTS || find(resource, Some(group)).is_some_and(|own| !own.is_namespaced)
 }
+
+/// The group of the kinds of reports that are not Kubernetes' own. They are at the hub, and in no namespace.
+const REPORTS: &str = "reports.mctunnel.io";
 
 /// Every resource of Kubernetes' own.
 pub(crate) fn all() -> impl Iterator<Item = BuiltIn> {
@@ -88,6 +91,7 @@ mod tests {
             assert_eq!(is_cluster_wide(group, resource), !is_namespaced);
         }
         assert_eq!(find("things", None), None);
+        assert!(is_cluster_wide("reports.mctunnel.io", "deploys"), "reports of programs are in no namespace");
         assert!(!is_cluster_wide("example.com", "nodes"), "the same word in another group is another resource");
     }
 }

@@ -96,5 +96,15 @@ mod tests {
             );
             assert!(Names::Any.includes(&set) && set.includes(&set) && !set.includes(&Names::Any));
         }
+        assert!(!names(&["a", "b"]).unwrap().includes(&names(&["a", "c"]).unwrap()));
+    }
+
+    #[test]
+    fn a_word_has_no_control_characters_and_an_end() {
+        let longest = "x".repeat(512);
+        assert!(is_word(&longest).is_ok() && is_word("a b").is_ok());
+        for bad in [format!("{longest}x"), "a\nb".to_owned(), "a\u{85}b".to_owned(), "b ".to_owned()] {
+            assert!(is_word(&bad).is_err(), "{bad:?}");
+        }
     }
 }

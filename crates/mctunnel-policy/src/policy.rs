@@ -53,6 +53,13 @@ impl Policy {
         self.rules.decide(access, seconds(now))
     }
 
+    /// Decides whether some of what a request for many is about could be allowed, as if it came at a given time. A rule for one
+    /// namespace is enough, and only what is certainly denied as a whole is denied.
+    #[must_use]
+    pub fn decide_some(&self, access: &Access<'_>, now: SystemTime) -> Decision {
+        self.rules.decide_in(access, seconds(now), Sense::Certainly, Sense::Possibly)
+    }
+
     /// How many roles there are, how many bindings and how many deny rules.
     #[must_use]
     pub fn size(&self) -> (usize, usize, usize) {
@@ -83,6 +90,10 @@ impl Policy {
 impl Authorize for Policy {
     fn authorize(&self, access: &Access<'_>) -> Decision {
         self.decide(access, SystemTime::now())
+    }
+
+    fn authorize_some(&self, access: &Access<'_>) -> Decision {
+        self.decide_some(access, SystemTime::now())
     }
 
     fn generation(&self) -> u64 {
@@ -176,16 +187,21 @@ impl<T> Index<T> {
 
 impl Rules {
     fn decide(&self, access: &Access<'_>, seconds: u64) -> Decision {
+        self.decide_in(access, seconds, Sense::Possibly, Sense::Certainly)
+    }
+
+    /// Decides with deny rules and allow rules asked in these senses.
+    fn decide_in(&self, access: &Access<'_>, seconds: u64, denies: Sense, allows: Sense) -> Decision {
         let what = match What::of(access) {
             Ok(what) => what,
             Err(reason) => return Decision::denied(reason),
         };
         let cluster = &access.destination.cluster;
         let facts = Facts { access, labels: self.labels.get(cluster), seconds };
-        if let Some((deny, rule)) = self.first_denial(&what, &facts) {
+        if let Some((deny, rule)) = self.first_denial(&what, &facts, denies) {
             return Decision::denied(format!("deny {deny}, rule {}", rule + 1));
         }
-        match self.first_grant(&what, &facts) {
+        match self.first_grant(&what, &facts, allows) {
             Some((binding, rule)) => {
                 let role = self.roles.get(binding.role).map(|role| &*role.name).unwrap_or_default();
                 Decision::allowed(format!("role {role}, rule {}, binding {}", rule + 1, binding.name))
@@ -194,8 +210,8 @@ impl Rules {
         }
     }
 
-    /// The first deny rule, in the order of the file, that may be about the request.
-    fn first_denial(&self, what: &What<'_>, facts: &Facts<'_>) -> Option<(&str, usize)> {
+    /// The first deny rule, in the order of the file, that is about the request in this sense.
+    fn first_denial(&self, what: &What<'_>, facts: &Facts<'_>, sense: Sense) -> Option<(&str, usize)> {
         let identity = facts.access.identity;
         let mut first: Option<(usize, usize)> = None;
         for position in self.denials.of(identity).flatten().copied() {
@@ -203,9 +219,9 @@ impl Rules {
                 continue;
             }
             let Some(deny) = self.deny.get(position) else { continue };
-            if let Some(rule) = first_covering(&deny.rules, what, facts.access, Sense::Possibly)
+            if let Some(rule) = first_covering(&deny.rules, what, facts.access, sense)
                 && deny.subject.has(identity)
-                && deny.circumstances.hold(facts, Sense::Possibly)
+                && deny.circumstances.hold(facts, sense)
             {
                 first = Some((position, rule));
             }
@@ -213,8 +229,8 @@ impl Rules {
         first.and_then(|(position, rule)| Some((&*self.deny.get(position)?.name, rule)))
     }
 
-    /// The first binding, in the order of the file, that certainly allows the request, and the rule of its role.
-    fn first_grant(&self, what: &What<'_>, facts: &Facts<'_>) -> Option<(&Binding, usize)> {
+    /// The first binding, in the order of the file, that allows the request in this sense, and the rule of its role.
+    fn first_grant(&self, what: &What<'_>, facts: &Facts<'_>, sense: Sense) -> Option<(&Binding, usize)> {
         let mut first: Option<(usize, usize)> = None;
         for grant in self.grants.of(facts.access.identity).flatten() {
             let is_late = |position: &usize| first.is_some_and(|(earlier, _)| earlier <= *position);
@@ -222,10 +238,10 @@ impl Rules {
                 continue;
             }
             let Some(role) = self.roles.get(grant.role) else { continue };
-            let Some(rule) = first_covering(&role.rules, what, facts.access, Sense::Certainly) else { continue };
+            let Some(rule) = first_covering(&role.rules, what, facts.access, sense) else { continue };
             let earlier = grant.bindings.iter().copied().take_while(|position| !is_late(position));
-            let found =
-                earlier.into_iter().find(|position| self.bindings.get(*position).is_some_and(|own| own.applies(facts)));
+            let applies = |position: &usize| self.bindings.get(*position).is_some_and(|own| own.applies(facts, sense));
+            let found = earlier.into_iter().find(applies);
             if let Some(position) = found {
                 first = Some((position, rule));
             }
@@ -236,12 +252,12 @@ impl Rules {
 
 impl Binding {
     /// Whether it applies to a client that it was found for.
-    fn applies(&self, facts: &Facts<'_>) -> bool {
+    fn applies(&self, facts: &Facts<'_>, sense: Sense) -> bool {
         let vouched = match facts.access.identity.user() {
             Some(user) => self.subject.providers.covers(&user.provider),
             None => self.subject.anonymous,
         };
-        vouched && self.circumstances.hold(facts, Sense::Certainly)
+        vouched && self.circumstances.hold(facts, sense)
     }
 }
 

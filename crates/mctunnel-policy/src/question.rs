@@ -6,11 +6,11 @@ use mctunnel_core::{
     Access, Action, Authorize, ClusterName, Decision, Destination, Endpoint, ErrorCode, Identity, KubeRequest,
     Protocol, ResourceRequest, ServiceTarget, Target, User, Verb,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc, time::SystemTime};
 
 /// Who wants to do what, and where.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
     /// Who asks.
@@ -26,7 +26,7 @@ pub struct Question {
 }
 
 /// Who asks; without a user it is a client that nobody knows.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Who {
     /// The user's name.
@@ -42,7 +42,7 @@ pub struct Who {
 }
 
 /// Where.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
     /// The cluster's name.
@@ -53,7 +53,7 @@ pub struct Place {
 }
 
 /// What is to be done: one of a resource, a path, an HTTP request to a service or an endpoint, plain bytes.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct Deed {
     /// The verb, for resources and paths.
@@ -79,7 +79,7 @@ pub struct Deed {
 }
 
 /// Where the client comes from, and when.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Origin {
     /// The client's address.

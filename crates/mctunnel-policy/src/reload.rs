@@ -107,6 +107,10 @@ impl Authorize for ReloadingPolicy {
         self.current().authorize(access)
     }
 
+    fn authorize_some(&self, access: &Access<'_>) -> Decision {
+        self.current().authorize_some(access)
+    }
+
     fn generation(&self) -> u64 {
         // Replacements above, the passing of time below: neither can hide the other.
         let replaced = self.shared.replaced.load(Ordering::Acquire);

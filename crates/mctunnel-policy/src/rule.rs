@@ -108,7 +108,9 @@ fn covers_namespace(namespaces: &Names, request: &ResourceRequest, sense: Sense)
         None if *namespaces == Names::Any => true,
         None => {
             // Only what is about many can be about many namespaces: a single object in one is not found without it.
-            let is_about_many = matches!(request.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
+            let is_about_many = matches!(request.verb, Verb::List | Verb::Watch | Verb::DeleteCollection)
+                // No request is so; a question whether some of them may be read is.
+                || request.verb == Verb::Get && request.name.is_none();
             sense == Sense::Possibly
                 && is_about_many
                 && !kubernetes::is_cluster_wide(&request.api_group, &request.resource)

@@ -99,6 +99,10 @@ impl<L: Authorize, N: Authorize> Authorize for Shadow<L, N> {
         decision
     }
 
+    fn authorize_some(&self, access: &Access<'_>) -> Decision {
+        self.live.authorize_some(access)
+    }
+
     fn generation(&self) -> u64 {
         self.live.generation()
     }

@@ -11,3 +11,14 @@
 /// [`Destination`]: crate::Destination
 /// [`HttpForward`]: crate::HttpForward
 pub mod adapters {}
+
+#[doc = include_str!("guide/reports.md")]
+///
+/// [`Spool`]: crate::report::Spool
+/// [`Spool::append_numbered`]: crate::report::Spool::append_numbered
+/// [`Store`]: crate::report::Store
+/// [`Sink`]: crate::report::Sink
+/// [`send`]: crate::report::send()
+/// [`feed`]: crate::report::feed()
+/// [`Receiver`]: crate::report::Receiver
+pub mod reports {}

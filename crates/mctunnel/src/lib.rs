@@ -97,6 +97,9 @@ pub use mctunnel_gateway as gateway;
 /// What an agent knows of its Kubernetes cluster: [`mctunnel_kube`].
 pub use mctunnel_kube as kube;
 
+/// Reports from clusters, spooled and stored exactly once: [`mctunnel_report`].
+pub use mctunnel_report as report;
+
 pub use mctunnel_agent::{
     Agent, Offered, ProxyAdapter, ServiceProxy, allow::AllowList, pinned::PinnedTargets, proxy::ProxySettings,
     service_proxy::ServiceProxyConfig,

@@ -4,11 +4,12 @@
 use super::{
     AuthConfig, AuthParts,
     form::{
-        ApiKeysForm, ClientCertificatesForm, FrontProxyForm, OidcForm, ProviderForm, TokenReviewForm, UserFromForm,
+        AnonymousForm, ApiKeysForm, ClientCertificatesForm, FrontProxyForm, OidcForm, ProviderForm, TokenReviewForm,
+        UserFromForm,
     },
 };
 use crate::{
-    ApiKeySettings, ApiKeys, AuthnError, Chain, ClientCertificateSettings, ClientCertificates, FrontProxy,
+    Anonymous, ApiKeySettings, ApiKeys, AuthnError, Chain, ClientCertificateSettings, ClientCertificates, FrontProxy,
     FrontProxyFields, FrontProxySettings, HUB_CLUSTER, NameRules, Oidc, OidcSettings, Provider, Reserved,
     SigningAlgorithm, TokenReviewSettings, TokenReviews, UserFrom, oidc::claims::ClaimRules,
 };
@@ -59,6 +60,7 @@ pub(super) fn build(
     parts: &AuthParts,
     reuse: &Reuse,
 ) -> Result<Built, AuthnError> {
+    let anonymous = config.anonymous.map(|AnonymousForm { unknown_tokens }| Anonymous { unknown_tokens });
     let mut plans = Vec::new();
     for form in config.providers.unwrap_or_default() {
         plans.push(plan(form, files)?);
@@ -69,7 +71,7 @@ pub(super) fn build(
         let earlier = reuse.0.iter().find(|(earlier, _)| *earlier == plan).cloned();
         built.push(earlier.map_or_else(|| make(&plan, parts).map(|provider| (plan, provider)), Ok)?);
     }
-    let chain = Chain::new(built.iter().map(|(_, provider)| Arc::clone(provider)).collect())?;
+    let chain = Chain::new(built.iter().map(|(_, provider)| Arc::clone(provider)).collect())?.with_anonymous(anonymous);
     reserve_prefixes(&built);
     Ok(Built { chain, reuse: Reuse(built) })
 }

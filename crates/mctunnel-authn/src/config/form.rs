@@ -11,6 +11,16 @@ pub struct AuthConfig {
     /// The providers, in the order in which they are asked.
     // An `Option`, because the parser would take a key without a value for an empty list.
     pub(super) providers: Option<Vec<ProviderForm>>,
+    /// Clients that nobody knows; without this key there are none.
+    pub(super) anonymous: Option<AnonymousForm>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AnonymousForm {
+    /// Has bearer tokens that no provider knows go on to the target.
+    #[serde(default)]
+    pub(super) unknown_tokens: bool,
 }
 
 impl AuthConfig {

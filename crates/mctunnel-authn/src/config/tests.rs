@@ -112,6 +112,10 @@ fn t18_whatever_is_not_clear_is_refused() {
         ("MCT-AUTHN-SYNTAX", "providers: {a: 1}".to_owned()),
         ("MCT-AUTHN-NO-PROVIDER", "providers: []".to_owned()),
         ("MCT-AUTHN-NO-PROVIDER", "providers:".to_owned()),
+        ("MCT-AUTHN-NO-PROVIDER", "anonymous: {}".to_owned()),
+        ("MCT-AUTHN-SYNTAX", format!("anonymous: true\n{}", one("api_keys: {}"))),
+        ("MCT-AUTHN-SYNTAX", format!("anonymus: {{}}\n{}", one("api_keys: {}"))),
+        ("MCT-AUTHN-SYNTAX", format!("anonymous: {{tokens: true}}\n{}", one("api_keys: {}"))),
         ("MCT-AUTHN-SYNTAX", one("api_key: {}")),
         ("MCT-AUTHN-SYNTAX", one("api_keys: {failures: 5}")),
         ("MCT-AUTHN-SYNTAX", one("api_keys: {failures_per_minute: 0}")),
@@ -163,6 +167,24 @@ fn t18_whatever_is_not_clear_is_refused() {
     assert_eq!(missing.code().code, "MCT-AUTHN-FILE");
     let endless = AuthConfig::load(Path::new("/dev/zero"), &parts()).unwrap_err();
     assert_eq!(endless.code().code, "MCT-AUTHN-FILE");
+}
+
+#[tokio::test]
+async fn clients_that_nobody_knows_come_in_only_where_the_file_says_so() {
+    let directory = directory();
+    let keys = "providers: [{name: ci, api_keys: {}}]\n";
+    let token = Evidence { authorization: Some(Secret::new("Bearer opaque")), ..Evidence::default() };
+    for (text, nothing, unknown) in [
+        ("", false, false),
+        ("anonymous:\n", false, false),
+        ("anonymous: {}\n", true, false),
+        ("anonymous: {unknown_tokens: false}\n", true, false),
+        ("anonymous: {unknown_tokens: true}\n", true, true),
+    ] {
+        let chain = load(&directory, &format!("{text}{keys}")).unwrap();
+        assert_eq!(chain.authenticate(&Evidence::default()).await.is_ok(), nothing, "{text}");
+        assert_eq!(chain.authenticate(&token).await.is_ok(), unknown, "{text}");
+    }
 }
 
 #[test]

@@ -12,9 +12,14 @@ use futures_util::{
     FutureExt,
     future::{BoxFuture, Shared, WeakShared},
 };
-use mctunnel_core::Secret;
+use mctunnel_core::{Secret, User};
 use parking_lot::Mutex;
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration, time::SystemTime};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Weak},
+    time::{Duration, SystemTime},
+};
 use tokio::{
     sync::Semaphore,
     time::{Instant, timeout},
@@ -43,6 +48,8 @@ pub(super) struct Answer {
     pub(super) review: Review,
     /// The end the token itself has, if it has one and counts.
     pub(super) expires: Option<SystemTime>,
+    /// The user it means, while somebody holds it: requests at the same time share one.
+    pub(super) user: Mutex<Weak<User>>,
 }
 
 /// Asks for reviews.
@@ -99,17 +106,23 @@ impl Reviewer {
 
     /// Asks, or waits for the answer to the same question.
     pub(super) async fn ask(&self, digest: &Digest, token: &str) -> Outcome {
-        let question = self.question(digest, token)?;
+        let question = self.question(digest, token, true)?;
         question.await
     }
 
-    fn question(&self, digest: &Digest, token: &str) -> Result<Question, Arc<str>> {
+    /// The same, whatever was answered before.
+    pub(super) async fn ask_anew(&self, digest: &Digest, token: &str) -> Outcome {
+        let question = self.question(digest, token, false)?;
+        question.await
+    }
+
+    fn question(&self, digest: &Digest, token: &str, may_be_known: bool) -> Result<Question, Arc<str>> {
         let mut state = self.shared.state.lock();
         if let Some(question) = state.under_way.get(digest).and_then(WeakShared::upgrade) {
             return Ok(question);
         }
         // The answer may have come since it was looked for.
-        if let Some(answer) = state.remembered(digest, self.shared.clock.now()) {
+        if let Some(answer) = state.remembered(digest, self.shared.clock.now()).filter(|_| may_be_known) {
             return Ok(std::future::ready(Ok(answer)).boxed().shared());
         }
         if state.under_way.len() >= WAITING {
@@ -139,7 +152,7 @@ async fn ask(shared: Arc<Questions>, digest: Digest, token: Secret) -> Outcome {
     let mut state = shared.state.lock();
     state.under_way.remove(&digest);
     let (asked, review) = answered.map_err(|why: String| Arc::from(why))?;
-    let answer = Arc::new(Answer { expires: end_of(&token, &review), review });
+    let answer = Arc::new(Answer { expires: end_of(&token, &review), review, user: Mutex::default() });
     state.answers.insert(digest, Remembered { asked, answer: Arc::clone(&answer) });
     Ok(answer)
 }

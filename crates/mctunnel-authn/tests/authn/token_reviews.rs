@@ -311,3 +311,58 @@ async fn t36_neither_api_keys_nor_certificates_are_sent_to_the_cluster() {
     assert_eq!(cluster.count(), 0);
     assert_eq!(status_of(&chain, "opaque").await, 503);
 }
+
+/// Lets so many seconds pass, and everybody do what is due.
+async fn pass(seconds: u32) {
+    for _ in 0..seconds * 10 {
+        advance(Duration::from_millis(100)).await;
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t29_t32_a_token_that_is_revoked_while_something_is_open_does_not_hold() {
+    let cluster = Cluster::new(Ok(Review::Authenticated(account())));
+    let chain = asking(&cluster);
+    let identity = chain.authenticate(&bearer("opaque")).await.unwrap();
+    let before = chain.generation();
+    assert!(chain.still_holds(&identity));
+    // The cluster is asked again, and says the same.
+    pass(30).await;
+    assert!(cluster.count() > 1 && chain.still_holds(&identity) && chain.generation() == before);
+    // It cannot be asked: that says nothing about the token.
+    *cluster.answer.lock() = Err("the answer is 500".to_owned());
+    pass(30).await;
+    assert!(chain.still_holds(&identity) && chain.generation() == before);
+    *cluster.answer.lock() = Ok(Review::NotAuthenticated);
+    pass(8).await;
+    assert!(chain.generation() != before && !chain.still_holds(&identity));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t29_t32_a_token_that_became_another_users_does_not_hold_for_the_first() {
+    let cluster = Cluster::new(Ok(Review::Authenticated(account())));
+    let chain = asking(&cluster);
+    let identity = chain.authenticate(&bearer("opaque")).await.unwrap();
+    *cluster.answer.lock() = Ok(Review::Authenticated(reviewed("system:serviceaccount:ci:other", &[])));
+    pass(9).await;
+    assert!(!chain.still_holds(&identity));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t29_the_cluster_is_asked_again_only_about_what_is_open() {
+    let cluster = Cluster::new(Ok(Review::Authenticated(account())));
+    let chain = asking(&cluster);
+    drop(chain.authenticate(&bearer("opaque")).await.unwrap());
+    pass(60).await;
+    assert_eq!(cluster.count(), 1);
+    // Streams of one token are one question, however many they are.
+    let mut open = Vec::new();
+    for _ in 0..20 {
+        open.push(chain.authenticate(&bearer("a")).await.unwrap());
+    }
+    let before = cluster.count();
+    pass(7).await;
+    assert!((1..=2).contains(&(cluster.count() - before)), "{}", cluster.count() - before);
+    drop(open);
+}

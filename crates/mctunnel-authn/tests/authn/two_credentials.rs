@@ -6,9 +6,9 @@ use crate::{
     setup::{accepted, bearer, paused_clock, status},
 };
 use mctunnel_authn::{
-    ApiKeySettings, ApiKeys, AuthnError, Chain, ClientCertificateSettings, ClientCertificates, Clock, FrontProxy,
-    FrontProxyFields, FrontProxySettings, MemoryApiKeys, NameRules, NewApiKey, Provider, Shown, Verdict, Verifying,
-    create_api_key,
+    Anonymous, ApiKeySettings, ApiKeys, AuthnError, Chain, ClientCertificateSettings, ClientCertificates, Clock,
+    FrontProxy, FrontProxyFields, FrontProxySettings, MemoryApiKeys, NameRules, NewApiKey, Provider, Shown, Verdict,
+    Verifying, create_api_key,
 };
 use mctunnel_core::{Authenticate, Evidence, Identity, Secret, Unauthenticated, User};
 use std::sync::{
@@ -117,6 +117,44 @@ async fn t31_nothing_basic_and_unknown_are_refused() {
         let answer = chain.authenticate(&evidence).await;
         assert_eq!(status(&answer), 401, "{what}: {answer:?}");
     }
+}
+
+// === clients that nobody knows ===
+
+#[tokio::test(start_paused = true)]
+async fn t31_where_clients_without_a_credential_come_in_a_bad_one_still_does_not() {
+    let Stage { chain, users, proxies, jwt, key } = stage();
+    let stranger = Forge::new("users").client("bob", &[]);
+    let says = &[("x-remote-user", "carol")][..];
+    let bad_key = format!("{}x", key.expose());
+    let (good, forged) = jwt.split_at(jwt.len() - 6);
+    let forged_jwt = format!("{good}{}", forged.chars().rev().collect::<String>());
+    for unknown_tokens in [false, true] {
+        let chain = chain.clone().with_anonymous(Some(Anonymous { unknown_tokens }));
+        assert_eq!(chain.authenticate(&Evidence::default()).await, Ok(Identity::Anonymous));
+        assert_eq!(accepted(chain.authenticate(&bearer(key.expose())).await).provider.as_ref(), "keys");
+        let opaque = chain.authenticate(&bearer("opaque")).await;
+        assert_eq!(opaque.is_ok(), unknown_tokens, "{opaque:?}");
+        for (what, expected, evidence) in [
+            ("an API key that is wrong", 401, bearer(&bad_key)),
+            ("a forged token of a known issuer", 401, bearer(&forged_jwt)),
+            ("Basic", 401, Evidence { authorization: Some(Secret::new("Basic YTpi")), ..Evidence::default() }),
+            ("an empty token", 401, bearer("")),
+            ("a stranger's certificate", 401, client_certificate(&stranger)),
+            ("two credentials", 400, with_bearer(client_certificate(&users.client("bob", &[])), "opaque")),
+            ("fields alone", 400, Evidence { certificate: None, ..forwarded(&proxies.client("front", &[]), says) }),
+        ] {
+            let answer = chain.authenticate(&evidence).await;
+            assert_eq!(status(&answer), expected, "{what}, unknown tokens {unknown_tokens}: {answer:?}");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_nobody_knows_holds_as_long_as_such_come_in() {
+    let chain = Chain::new(vec![says("one", yes)]).unwrap();
+    assert!(!chain.still_holds(&Identity::Anonymous));
+    assert!(chain.with_anonymous(Some(Anonymous::default())).still_holds(&Identity::Anonymous));
 }
 
 // === the order of a chain ===

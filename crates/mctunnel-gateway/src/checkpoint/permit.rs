@@ -15,7 +15,7 @@ use std::{
     task::{Context, Poll},
     time::{Duration, SystemTime},
 };
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 /// How often somebody looks. New rules count for new requests at once; this is about what is open already.
 const LOOK: Duration = Duration::from_secs(1);
@@ -42,6 +42,23 @@ impl Admitted {
     }
 }
 
+/// How much of what was asked for has to be allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    Whole,
+    /// The answer is decided object by object.
+    Part,
+}
+
+impl Extent {
+    pub(super) fn decide(self, authorize: &dyn Authorize, access: &Access<'_>) -> Decision {
+        match self {
+            Self::Whole => authorize.authorize(access),
+            Self::Part => authorize.authorize_some(access),
+        }
+    }
+}
+
 /// Permission for one request or stream, until it is dropped or taken back.
 pub struct Permit {
     number: u64,
@@ -53,11 +70,14 @@ pub struct Permit {
 
 struct Held {
     admitted: Admitted,
+    extent: Extent,
     /// Of the rules under which it was last decided.
     generations: Mutex<Generations>,
     revoked: AtomicBool,
     reason: Mutex<Option<Arc<str>>>,
     waker: AtomicWaker,
+    /// Cuts from outside what is not looked at from inside.
+    cut: OnceLock<CancellationToken>,
 }
 
 impl Permit {
@@ -71,6 +91,18 @@ impl Permit {
     #[must_use]
     pub fn moved(&self, bytes: u64) -> Duration {
         self.place.moved(bytes)
+    }
+
+    /// Has this cancelled when the permit was taken back and is still held a second later: by somebody who does not come to look,
+    /// because its client does not read. The first one counts.
+    pub(crate) fn cut_by(&self, cut: CancellationToken) {
+        // A second one would be for the same connection.
+        let _ = self.held.cut.set(cut);
+    }
+
+    /// Why it was taken back, if it was.
+    pub(crate) fn why_revoked(&self) -> Option<Arc<str>> {
+        self.held.reason.lock().clone()
     }
 
     /// Resolves when the permit was taken back; gives the reason. One waiter at a time.
@@ -135,17 +167,19 @@ impl Permits {
 
     pub(super) fn issue(
         self: &Arc<Self>,
-        admitted: Admitted,
+        (admitted, extent): (Admitted, Extent),
         generations: Generations,
         place: Box<dyn Place>,
     ) -> Permit {
         self.looking.get_or_init(|| look_now_and_then(Arc::downgrade(self)));
         let held = Held {
             admitted,
+            extent,
             generations: Mutex::new(generations),
             revoked: AtomicBool::new(false),
             reason: Mutex::new(None),
             waker: AtomicWaker::new(),
+            cut: OnceLock::new(),
         };
         let held = Arc::new(held);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -159,8 +193,13 @@ impl Permits {
         // Deciding takes longer than copying the list, and requests come and go meanwhile.
         let held: Vec<Arc<Held>> = self.held.lock().values().cloned().collect();
         for held in held {
+            if held.revoked.load(Ordering::Acquire) {
+                // It was told so a look ago.
+                held.cut.get().into_iter().for_each(CancellationToken::cancel);
+                continue;
+            }
             let changed = std::mem::replace(&mut *held.generations.lock(), generations) != generations;
-            if let Some(reason) = self.why_not(&held.admitted, changed, now) {
+            if let Some(reason) = self.why_not(&held, changed, now) {
                 *held.reason.lock() = Some(reason);
                 held.revoked.store(true, Ordering::Release);
                 held.waker.wake();
@@ -168,7 +207,7 @@ impl Permits {
         }
     }
 
-    fn why_not(&self, admitted: &Admitted, changed: bool, now: SystemTime) -> Option<Arc<str>> {
+    fn why_not(&self, Held { admitted, extent, .. }: &Held, changed: bool, now: SystemTime) -> Option<Arc<str>> {
         let expires = admitted.identity.user().and_then(|user| user.expires);
         if expires.is_some_and(|expires| expires <= now) {
             return Some("the credential has expired".into());
@@ -179,7 +218,7 @@ impl Permits {
         if !self.authenticate.still_holds(&admitted.identity) {
             return Some("the credential was revoked".into());
         }
-        match self.authorize.authorize(&admitted.access()) {
+        match extent.decide(&*self.authorize, &admitted.access()) {
             Decision::Denied { rule } => Some(rule),
             // A quota is about beginning something.
             Decision::Allowed { .. } | Decision::Limited { .. } => None,

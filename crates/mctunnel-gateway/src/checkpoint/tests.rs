@@ -9,6 +9,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, SystemTime},
 };
+use tokio_util::sync::CancellationToken;
 
 /// Rules and keys that tests change.
 #[derive(Default)]
@@ -117,7 +118,7 @@ async fn t32_a_permit_of_rules_that_changed_meanwhile_is_decided_again() {
     *world.denied.lock() = Some("alice");
     world.generation.fetch_add(1, Ordering::SeqCst);
     checkpoint.permits.look(SystemTime::now());
-    let alice = checkpoint.permits.issue(request_of("alice", None), old, Box::new(Unlimited));
+    let alice = checkpoint.permits.issue((request_of("alice", None), Extent::Whole), old, Box::new(Unlimited));
     assert!(tokio::time::timeout(Duration::from_secs(5), alice.revoked()).await.is_ok());
     drop(bob);
 }
@@ -133,6 +134,24 @@ async fn t32_a_revoked_credential_cuts_what_it_opened() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn t32_a_way_in_that_asks_nobody_is_cut_by_rules_and_not_by_credentials_of_others() {
+    let (checkpoint, world, _) = checkpoint();
+    *world.denied.lock() = Some("mallory");
+    let checkpoint = checkpoint.asking_nobody();
+    let recording = checkpoint.record("test", "r").unwrap();
+    let nobody = Admitted { identity: Identity::Anonymous, ..request_of("", None) };
+    let permit = checkpoint.admit(nobody, &recording).unwrap();
+    // The providers know no such client, and somebody's key is revoked.
+    assert!(!Authenticate::still_holds(&Keys(Arc::clone(&world)), &Identity::Anonymous));
+    world.generation.fetch_add(1, Ordering::SeqCst);
+    assert!(tokio::time::timeout(Duration::from_secs(30), permit.revoked()).await.is_err());
+    *world.denied.lock() = None;
+    world.generation.fetch_add(1, Ordering::SeqCst);
+    let reason = tokio::time::timeout(Duration::from_secs(5), permit.revoked()).await.unwrap();
+    assert_eq!(&*reason, "rule 7");
+}
+
+#[tokio::test(start_paused = true)]
 async fn t32_a_credential_that_ends_cuts_what_it_opened() {
     let (checkpoint, _, _) = checkpoint();
     let alice = permit(&checkpoint, "alice", Some(SystemTime::now()));
@@ -140,6 +159,23 @@ async fn t32_a_credential_that_ends_cuts_what_it_opened() {
     let reason = tokio::time::timeout(Duration::from_secs(5), alice.revoked()).await.unwrap();
     assert_eq!(&*reason, "the credential has expired");
     assert!(tokio::time::timeout(Duration::from_secs(30), bob.revoked()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn t32_who_holds_on_to_a_permit_that_was_taken_back_is_cut_from_outside() {
+    let (checkpoint, world, _) = checkpoint();
+    let (alice, bob) = (permit(&checkpoint, "alice", None), permit(&checkpoint, "bob", None));
+    let (cut_alice, cut_bob) = (CancellationToken::new(), CancellationToken::new());
+    alice.cut_by(cut_alice.clone());
+    bob.cut_by(cut_bob.clone());
+    *world.denied.lock() = Some("alice");
+    world.generation.fetch_add(1, Ordering::SeqCst);
+    // Nobody waits for the permit to be taken back.
+    let begun = tokio::time::Instant::now();
+    tokio::time::timeout(Duration::from_secs(30), cut_alice.cancelled()).await.unwrap();
+    assert!(begun.elapsed() <= Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert_eq!(alice.why_revoked().as_deref(), Some("rule 7"));
+    assert!(tokio::time::timeout(Duration::from_secs(30), cut_bob.cancelled()).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,7 +230,11 @@ fn permit_quietly_through(checkpoint: &Checkpoint) -> Permit {
 }
 
 fn permit_quietly(checkpoint: &Checkpoint) -> Permit {
-    checkpoint.permits.issue(request_of("alice", None), checkpoint.permits.generations(), Box::new(Unlimited))
+    checkpoint.permits.issue(
+        (request_of("alice", None), Extent::Whole),
+        checkpoint.permits.generations(),
+        Box::new(Unlimited),
+    )
 }
 
 #[tokio::test]

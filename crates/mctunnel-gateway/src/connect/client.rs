@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     Admitted, Permit, Recording,
+    meter::Metered,
     open_stream::{Held, OpenStream},
 };
 use bytes::Bytes;
@@ -48,7 +49,7 @@ async fn establish<O: Open>(
     shared: &ConnectAdapter<O>,
     socket: &mut impl SpliceSocket,
     shown: Evidence,
-) -> Option<(O::Stream, OpenStream)> {
+) -> Option<(Metered<O::Stream>, OpenStream)> {
     let recorded = shared.checkpoint.record("connect", &format!("{:032x}", rand::random::<u128>()));
     let recording = match &recorded {
         Ok(recording) => recording,
@@ -71,7 +72,7 @@ async fn establish<O: Open>(
     let (destination, identity) = (permit.admitted().destination.clone(), permit.admitted().identity.clone());
     // 4 open
     let asked = Instant::now();
-    let sent_with_open = u64::try_from(first_bytes.len()).unwrap_or(u64::MAX);
+    let first = first_bytes.len();
     let opened = tokio::select! {
         biased;
         opened = open(shared, destination.clone(), identity, first_bytes) => opened,
@@ -98,7 +99,8 @@ async fn establish<O: Open>(
         took: asked.elapsed(),
     });
     recording.answered(200);
-    let held = Held { permit: Some(permit), recording: Some(recording.clone()) };
+    let held = Held { permit: Some(Arc::new(permit)), recording: Some(recording.clone()) };
+    let sent_with_open = u64::try_from(first).unwrap_or(u64::MAX);
     let open = OpenStream::new(Arc::clone(&shared.observer), cluster, sent_with_open).hold(held);
     open.started();
     if let Err(error) = answer::establish(socket).await {
@@ -106,7 +108,7 @@ async fn establish<O: Open>(
         open.ended(0, 0, Some(error.to_string()));
         return None;
     }
-    Some((stream, open))
+    Some((Metered::new(stream, open.permit(), first), open))
 }
 
 /// A request that may be opened.

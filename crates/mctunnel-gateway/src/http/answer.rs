@@ -1,6 +1,6 @@
 //! What clients are told when there is no answer of the target: a Kubernetes `Status`, or a gRPC status for gRPC clients.
 
-use super::{BadHead, BadTarget};
+use super::{BadHead, BadTarget, browser::Browsed};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
@@ -16,9 +16,24 @@ pub(super) enum Refused {
     /// The target cannot be read.
     #[error("{0}")]
     Target(#[from] BadTarget),
+    /// The request is for the gateway itself, and there is no such page.
+    #[error("the gateway has no such page")]
+    NoPage,
+    /// A question to the gateway itself makes no sense.
+    #[error("{0}")]
+    Question(String),
+    /// The gateway has nothing of what it was asked for.
+    #[error("{0}")]
+    Nothing(String),
+    /// The gateway cannot answer a question right now.
+    #[error("{0}")]
+    NotNow(String),
     /// The gRPC metadata that should name the target cannot be read.
     #[error("{0}")]
     Metadata(&'static str),
+    /// A web page made a browser send it.
+    #[error("{0}")]
+    Browsed(#[from] Browsed),
     /// Who the client is could not be established.
     #[error("{0}")]
     Unauthenticated(#[from] Unauthenticated),
@@ -51,7 +66,11 @@ impl Refused {
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::Head(bad) => StatusCode::from_u16(bad.http_status()).unwrap_or(StatusCode::BAD_REQUEST),
-            Self::Target(_) | Self::Metadata(_) => StatusCode::BAD_REQUEST,
+            Self::Target(_) | Self::Metadata(_) | Self::Question(_) => StatusCode::BAD_REQUEST,
+            Self::NoPage | Self::Nothing(_) => StatusCode::NOT_FOUND,
+            Self::NotNow(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Browsed(Browsed::ForeignOrigin) => StatusCode::FORBIDDEN,
+            Self::Browsed(Browsed::UnknownHost) => StatusCode::MISDIRECTED_REQUEST,
             Self::Unauthenticated(Unauthenticated::Rejected(_)) => StatusCode::UNAUTHORIZED,
             Self::Unauthenticated(Unauthenticated::Conflict(_)) => StatusCode::BAD_REQUEST,
             Self::Unauthenticated(Unauthenticated::TooMany(_)) | Self::Limited { .. } => StatusCode::TOO_MANY_REQUESTS,
@@ -68,6 +87,23 @@ impl Refused {
         match self {
             Self::Head(bad) => bad.code(),
             Self::Target(bad) => bad.code(),
+            Self::NoPage => ErrorCode {
+                code: "MCT-HTTP-NO-PAGE",
+                remedy: "/-/openapi.json has every page; clusters are at /CLUSTER/...",
+            },
+            Self::Question(_) => ErrorCode {
+                code: "MCT-HTTP-BAD-QUESTION",
+                remedy: "ask as /-/openapi.json and docs/security/policy.md show",
+            },
+            Self::Nothing(_) => ErrorCode {
+                code: "MCT-HTTP-NOTHING-THERE",
+                remedy: "check the names; reports are there once the agent of the cluster sends them, and until they are too old",
+            },
+            Self::NotNow(_) => ErrorCode {
+                code: "MCT-HTTP-NOT-NOW",
+                remedy: "try again in a moment; the hub's log says what it waits for",
+            },
+            Self::Browsed(reason) => reason.code(),
             Self::Metadata(_) => ErrorCode {
                 code: "MCT-HTTP-BAD-METADATA",
                 remedy: "set x-mctunnel-cluster, x-mctunnel-host (name.namespace) and x-mctunnel-port, each once",
@@ -114,11 +150,16 @@ impl Refused {
             Self::Open(error) => error.retry_after().map(seconds),
             Self::Limited { retry_after, .. } => Some(seconds(*retry_after).max(1)),
             Self::Unauthenticated(Unauthenticated::Unavailable(_) | Unauthenticated::TooMany(_))
-            | Self::Unrecorded(_) => Some(1),
+            | Self::Unrecorded(_)
+            | Self::NotNow(_) => Some(1),
             Self::Unauthenticated(Unauthenticated::Rejected(_) | Unauthenticated::Conflict(_))
             | Self::Head(_)
             | Self::Target(_)
             | Self::Metadata(_)
+            | Self::NoPage
+            | Self::Question(_)
+            | Self::Nothing(_)
+            | Self::Browsed(_)
             | Self::Denied(_)
             | Self::BadAnswer(_)
             | Self::Cut(_) => None,

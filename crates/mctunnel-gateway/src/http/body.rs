@@ -1,7 +1,7 @@
 //! The body of an answer: the target's, as it comes through the tunnel, or our own.
 
-use super::answer::Refused;
-use crate::open_stream::OpenStream;
+use super::{answer::Refused, page::PageBody};
+use crate::{meter::Pace, open_stream::OpenStream};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
@@ -11,14 +11,14 @@ use std::{
     fmt,
     pin::Pin,
     task::{Context, Poll, ready},
-    time::Duration,
 };
-use tokio::time::Sleep;
 use tokio_util::task::AbortOnDropHandle;
 
 /// What clients get.
 pub(super) enum GatewayBody<S: ByteStream> {
     Own(Full<Bytes>),
+    /// A page of the gateway itself that comes piece by piece.
+    Page(Box<PageBody>),
     Tunnelled(Box<Tunnelled<S>>),
 }
 
@@ -46,6 +46,7 @@ impl<S: ByteStream> Body for GatewayBody<S> {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ExchangeError>>> {
         match self.get_mut() {
             Self::Own(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Self::Page(body) => body.poll_frame(cx),
             Self::Tunnelled(body) => body.poll_frame(cx),
         }
     }
@@ -53,6 +54,7 @@ impl<S: ByteStream> Body for GatewayBody<S> {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Own(body) => body.is_end_stream(),
+            Self::Page(_) => false,
             Self::Tunnelled(body) => body.body.is_end_stream(),
         }
     }
@@ -60,6 +62,7 @@ impl<S: ByteStream> Body for GatewayBody<S> {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Own(body) => body.size_hint(),
+            Self::Page(_) => SizeHint::default(),
             Self::Tunnelled(body) => body.body.size_hint(),
         }
     }
@@ -98,15 +101,14 @@ pub(super) struct Tunnelled<S: ByteStream> {
     _upload: Option<AbortOnDropHandle<()>>,
     open: Option<OpenStream>,
     bytes_down: u64,
-    /// A quota on bytes says to wait.
-    pause: Option<Pin<Box<Sleep>>>,
+    pace: Pace,
     cut_as_status: bool,
 }
 
 impl<S: ByteStream> Tunnelled<S> {
     pub(super) fn new(body: MessageBody<S>, upload: Option<AbortOnDropHandle<()>>, open: OpenStream) -> Self {
-        let mut tunnelled =
-            Self { body, _upload: upload, open: Some(open), bytes_down: 0, pause: None, cut_as_status: false };
+        let pace = Pace::new(open.permit());
+        let mut tunnelled = Self { body, _upload: upload, open: Some(open), bytes_down: 0, pace, cut_as_status: false };
         if tunnelled.body.is_end_stream() {
             tunnelled.ended(None);
         }
@@ -119,10 +121,7 @@ impl<S: ByteStream> Tunnelled<S> {
             self.ended(Some(cut.to_string()));
             return Poll::Ready(Some(self.cut(ExchangeError::Cut(cut), |_| Refused::Denied(rule.to_string()))));
         }
-        if let Some(pause) = &mut self.pause {
-            ready!(pause.as_mut().poll(cx));
-            self.pause = None;
-        }
+        ready!(self.pace.poll_ready(cx));
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         if let Some(Err(error)) = frame {
             self.ended(Some(error.to_string()));
@@ -133,10 +132,8 @@ impl<S: ByteStream> Tunnelled<S> {
             Some(Ok(frame)) if frame.is_trailers() => self.ended(None),
             Some(Ok(frame)) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
-                let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-                self.bytes_down += bytes;
-                let wait = self.open.as_ref().map_or(Duration::ZERO, |open| open.moved(bytes));
-                self.pause = (!wait.is_zero()).then(|| Box::pin(tokio::time::sleep(wait)));
+                self.bytes_down += u64::try_from(bytes).unwrap_or(u64::MAX);
+                self.pace.moved(bytes);
             }
             Some(Err(_)) | None => self.ended(None),
         }
@@ -154,6 +151,7 @@ impl<S: ByteStream> Tunnelled<S> {
 
     fn ended(&mut self, error: Option<String>) {
         if let Some(open) = self.open.take() {
+            self.pace = Pace::default();
             open.ended(0, self.bytes_down, error);
         }
     }

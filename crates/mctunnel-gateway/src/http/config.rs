@@ -8,6 +8,9 @@ use std::time::Duration;
 pub struct HttpConfig {
     /// The longest a client may take for its TLS handshake, and again for the head of a request once it began one. Default 10 s.
     pub head_timeout: Duration,
+    /// How long a connection of HTTP/1.1 is kept for the client's next request. Default 2 minutes: longer than clients keep theirs,
+    /// so that none writes into a connection that is just being closed.
+    pub idle_timeout: Duration,
     /// The longest to wait until the agent has taken a request. Default 8 s. The answer itself may take as long as it likes.
     pub open_timeout: Duration,
     /// How long to wait for a cluster whose agent is just reconnecting. Default 5 s.
@@ -24,6 +27,7 @@ impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             head_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(120),
             open_timeout: Duration::from_secs(8),
             wait_for_tunnel: Duration::from_secs(5),
             max_connections: 65_536,

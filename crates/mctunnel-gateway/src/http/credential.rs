@@ -64,6 +64,16 @@ pub(super) fn take_off(headers: &mut HeaderMap) {
     }
 }
 
+/// Whether the request has a token, good or bad: what a browser does not add by itself. `Basic` is none, browsers remember it.
+pub(super) fn has_token(headers: &HeaderMap) -> bool {
+    let bearer = |value: &HeaderValue| {
+        let scheme = value.as_bytes().split(|byte| *byte == b' ').next().unwrap_or_default();
+        scheme.eq_ignore_ascii_case(b"bearer")
+    };
+    headers.get_all(header::AUTHORIZATION).iter().any(bearer)
+        || protocols(headers).any(|protocol| protocol.starts_with(IN_PROTOCOLS))
+}
+
 fn token_in_protocols(headers: &HeaderMap) -> Result<Option<Secret>, Unauthenticated> {
     let mut tokens = protocols(headers).filter_map(|protocol| protocol.strip_prefix(IN_PROTOCOLS));
     let (Some(token), None) = (tokens.next(), tokens.next()) else {
@@ -94,7 +104,8 @@ mod tests {
             headers.append(*name, HeaderValue::from_str(value).unwrap());
         }
         let peer = ([127, 0, 0, 1], 1).into();
-        let connection = Connection { peer, certificate: None, refused: None, pipes: Pipes::default() };
+        let cut = tokio_util::sync::CancellationToken::new();
+        let connection = Connection { peer, certificate: None, refused: None, pipes: Pipes::default(), cut };
         (evidence(&headers, &connection, Vec::new()), headers)
     }
 

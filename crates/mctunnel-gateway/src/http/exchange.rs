@@ -10,7 +10,10 @@ use super::{
     trailers::CheckedTrailers,
     upgrade::{self, Asked},
 };
-use crate::open_stream::{Held, OpenStream};
+use crate::{
+    meter::MeteredBody,
+    open_stream::{Held, OpenStream},
+};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use http_body_util::Empty;
@@ -29,7 +32,7 @@ pub(super) async fn pass<O, B>(
     forward: &HttpForward<O>,
     routed: Routed,
     parts: Parts,
-    mut body: B,
+    body: B,
     begun: Instant,
     held: Held,
 ) -> Result<Response<GatewayBody<O::Stream>>, Refused>
@@ -38,6 +41,7 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: fmt::Display + Send,
 {
+    let mut body = MeteredBody::new(body, held.permit.clone());
     let kind = BodyKind::of(&body);
     let asked = Instant::now();
     // 4 open
@@ -109,6 +113,7 @@ where
 {
     let upgrade = routed.asked != Asked::Nothing;
     fields::for_target(&mut parts.headers, upgrade);
+    fields::without_identity(&mut parts.headers);
     let head = RequestHead {
         method: parts.method,
         path: routed.path.clone(),

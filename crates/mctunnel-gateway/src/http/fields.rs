@@ -20,8 +20,19 @@ pub(super) fn for_target(fields: &mut HeaderMap, upgrade: bool) {
         fields.insert(TE, HeaderValue::from_static("trailers"));
     }
     fields.remove(header::HOST);
-    let ours: Vec<HeaderName> = fields.keys().filter(|name| is_ours(name)).cloned().collect();
-    for name in ours {
+    take_off(fields, &["x-mctunnel-"]);
+}
+
+/// Takes off what says who somebody is. The guard refuses requests that have such a field, unless a front proxy may send it; what was
+/// let in a moment ago, under other rules, goes no further either.
+pub(super) fn without_identity(fields: &mut HeaderMap) {
+    take_off(fields, &["x-remote-", "impersonate-"]);
+}
+
+fn take_off(fields: &mut HeaderMap, prefixes: &[&str]) {
+    let is_one = |name: &HeaderName| prefixes.iter().any(|prefix| name.as_str().starts_with(prefix));
+    let names: Vec<HeaderName> = fields.keys().filter(|name| is_one(name)).cloned().collect();
+    for name in names {
         fields.remove(name);
     }
 }
@@ -36,6 +47,15 @@ pub(super) fn for_client(fields: &mut HeaderMap, upgraded: bool) {
     } else {
         fields.remove(UPGRADE);
     }
+    let grants: Vec<HeaderName> = fields.keys().filter(|name| opens_to_other_origins(name)).cloned().collect();
+    for name in grants {
+        fields.remove(name);
+    }
+}
+
+/// Every service of every cluster has the gateway's one origin, so no target can open it to pages of others.
+fn opens_to_other_origins(name: &HeaderName) -> bool {
+    name.as_str().starts_with("access-control-")
 }
 
 const HOP_BY_HOP: [HeaderName; 7] = [
@@ -47,10 +67,6 @@ const HOP_BY_HOP: [HeaderName; 7] = [
     HeaderName::from_static("proxy-connection"),
     HeaderName::from_static("http2-settings"),
 ];
-
-fn is_ours(name: &HeaderName) -> bool {
-    name.as_str().starts_with("x-mctunnel-")
-}
 
 /// Makes sure that the request has an id by which it can be found in every log on its way.
 pub(super) fn ensure_request_id(fields: &mut HeaderMap) -> HeaderValue {
@@ -68,3 +84,79 @@ pub(super) fn ensure_request_id(fields: &mut HeaderMap) -> HeaderValue {
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const LONGEST_REQUEST_ID: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(list: &[(&'static str, &'static str)]) -> HeaderMap {
+        list.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+    }
+
+    fn names(fields: &HeaderMap) -> Vec<&str> {
+        let mut names: Vec<&str> = fields.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn t01_what_is_for_one_connection_or_would_pass_for_ours_does_not_reach_the_target() {
+        let all = [
+            ("accept", "x"),
+            ("connection", "upgrade"),
+            ("host", "hub"),
+            ("http2-settings", "x"),
+            ("impersonate-future", "x"),
+            ("impersonate-user", "root"),
+            ("keep-alive", "x"),
+            ("proxy-authorization", "x"),
+            ("proxy-connection", "x"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "websocket"),
+            ("x-mctunnel-cluster", "c"),
+            ("x-other", "x"),
+            ("x-remote-group", "system:masters"),
+        ];
+        let mut plain = fields(&all);
+        for_target(&mut plain, false);
+        without_identity(&mut plain);
+        assert_eq!(names(&plain), ["accept", "te", "x-other"]);
+        let mut upgraded = fields(&all);
+        for_target(&mut upgraded, true);
+        without_identity(&mut upgraded);
+        assert_eq!(names(&upgraded), ["accept", "te", "upgrade", "x-other"]);
+        // Of `TE` only this is for the target.
+        let mut other = fields(&[("te", "gzip")]);
+        for_target(&mut other, false);
+        assert!(other.is_empty());
+    }
+
+    #[test]
+    fn what_is_for_one_connection_does_not_reach_the_client() {
+        let all =
+            [("connection", "x"), ("keep-alive", "x"), ("server", "x"), ("transfer-encoding", "x"), ("upgrade", "x")];
+        let mut plain = fields(&all);
+        for_client(&mut plain, false);
+        assert_eq!(names(&plain), ["server"]);
+        let mut upgraded = fields(&all);
+        for_client(&mut upgraded, true);
+        assert_eq!(names(&upgraded), ["connection", "server", "upgrade"]);
+        assert_eq!(upgraded[CONNECTION], "upgrade");
+    }
+
+    #[test]
+    fn a_request_has_one_id_of_reasonable_length() {
+        let longest = "x".repeat(LONGEST_REQUEST_ID);
+        let mut own = HeaderMap::new();
+        own.insert(REQUEST_ID, HeaderValue::from_str(&longest).unwrap());
+        assert_eq!(ensure_request_id(&mut own), longest);
+        for bad in [String::new(), format!("{longest}x")] {
+            let mut other = HeaderMap::new();
+            other.insert(REQUEST_ID, HeaderValue::from_str(&bad).unwrap());
+            let id = ensure_request_id(&mut other);
+            assert!(id.len() == 32 && other[REQUEST_ID] == id && other.len() == 1, "{id:?}");
+        }
+        assert_ne!(ensure_request_id(&mut HeaderMap::new()), ensure_request_id(&mut HeaderMap::new()));
+    }
+}

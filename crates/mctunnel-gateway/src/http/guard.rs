@@ -12,17 +12,19 @@ mod fields;
 mod h2;
 mod head;
 mod machine;
+mod patience;
 mod scan;
 #[cfg(test)]
 mod tests;
 
 pub use bad_head::{BadBody, BadHead, RefusedHead};
-pub use config::GuardConfig;
+pub use config::{GuardConfig, SharedGuard};
 pub(super) use h2::check_names;
 pub use h2::{check_h2, check_trailers};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use machine::{Guard, Rest};
+use patience::{Head, Patience};
 use std::{
     io,
     mem::MaybeUninit,
@@ -56,6 +58,7 @@ pub struct Guarded<I> {
     checked: usize,
     end: Option<End>,
     refused: Arc<RefusedHead>,
+    patience: Option<Patience>,
 }
 
 /// How the connection ends once the checked bytes are passed on.
@@ -67,7 +70,7 @@ enum End {
 
 impl<I> Guarded<I> {
     /// Guards a connection on which nothing was read yet.
-    pub fn new(io: I, config: Arc<GuardConfig>) -> Self {
+    pub fn new(io: I, config: impl Into<SharedGuard>) -> Self {
         Self {
             io,
             guard: Guard::new(config),
@@ -75,7 +78,16 @@ impl<I> Guarded<I> {
             checked: 0,
             end: None,
             refused: Arc::new(RefusedHead::default()),
+            patience: None,
         }
+    }
+
+    /// Refuses a head that is not whole after so long, and ends a connection that has not begun its first by then. Between requests
+    /// a client may wait.
+    #[must_use]
+    pub fn patient_for(mut self, limit: Duration) -> Self {
+        self.patience = Some(Patience::new(limit));
+        self
     }
 
     /// Where the reason is found when the server gets the request for `*`.
@@ -98,6 +110,7 @@ impl<I> Guarded<I> {
     fn judge_held(&mut self) {
         let handled = self.guard.handle(&self.held);
         self.checked = handled.pass;
+        self.passed(handled.pass);
         self.finish(handled.rest);
     }
 
@@ -109,7 +122,15 @@ impl<I> Guarded<I> {
             self.held.extend_from_slice(read.get(handled.pass..).unwrap_or_default());
         }
         buf.set_filled(before + handled.pass);
+        self.passed(handled.pass);
         self.finish(handled.rest);
+    }
+
+    /// What may be passed on has a whole head, or is behind one.
+    fn passed(&mut self, length: usize) {
+        if let (1.., Some(patience)) = (length, &mut self.patience) {
+            patience.passed();
+        }
     }
 
     fn finish(&mut self, rest: Rest) {
@@ -134,6 +155,21 @@ impl<I> Guarded<I> {
         self.release();
     }
 
+    /// Ready when a head took too long: then it is refused, or the connection, without an end of its own, never began one.
+    fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(patience) = &mut self.patience else { return Poll::Pending };
+        let head = match (self.guard.is_at_head(), self.held.is_empty()) {
+            (true, true) => Head::NotBegun,
+            (true, false) => Head::Partial,
+            (false, _) => Head::Behind,
+        };
+        let limit = ready!(patience.poll(head, cx));
+        if head == Head::Partial {
+            self.finish(Rest::Refuse(BadHead::TooSlow { limit }));
+        }
+        Poll::Ready(())
+    }
+
     /// Gives memory back: an idle connection holds none.
     fn release(&mut self) {
         if self.held.is_empty() {
@@ -154,7 +190,16 @@ impl<I: AsyncRead + Unpin> AsyncRead for Guarded<I> {
                 return end.poll_read(&mut this.io, cx, buf);
             }
             let before = buf.filled().len();
-            ready!(Pin::new(&mut this.io).poll_read(cx, buf))?;
+            match Pin::new(&mut this.io).poll_read(cx, buf) {
+                Poll::Ready(read) => read?,
+                Poll::Pending => {
+                    ready!(this.poll_patience(cx));
+                    if this.end.is_none() {
+                        return Poll::Ready(Ok(()));
+                    }
+                    continue;
+                }
+            }
             let read = buf.filled().get(before..).unwrap_or_default();
             if read.is_empty() {
                 return Poll::Ready(Ok(()));

@@ -21,6 +21,8 @@ use tokio_util::sync::CancellationToken;
 tokio::task_local! {
     /// What the task of a request leaves for the one that it spawns.
     static LEFT: Cell<Option<Held>>;
+    /// Ends the task of a request before its time.
+    static CUT: CancellationToken;
 }
 
 /// Spawns the tasks of HTTP/2 connections.
@@ -35,9 +37,26 @@ where
     fn execute(&self, task: F) {
         match LEFT.try_with(Cell::take).ok().flatten() {
             Some(held) => tokio::spawn(held.run(task)),
-            None => tokio::spawn(LEFT.scope(Cell::new(None), task)),
+            None => {
+                let cut = CancellationToken::new();
+                tokio::spawn(CUT.scope(cut.clone(), LEFT.scope(Cell::new(None), until(cut, task))))
+            }
         };
     }
+}
+
+/// Runs a task to its end, or drops it: its stream is reset then.
+async fn until(cut: CancellationToken, task: impl Future<Output = ()>) {
+    tokio::select! {
+        biased;
+        () = task => {}
+        () = cut.cancelled() => {}
+    }
+}
+
+/// What resets the stream of the running request, if it is one of HTTP/2.
+pub(super) fn cut() -> Option<CancellationToken> {
+    CUT.try_with(CancellationToken::clone).ok()
 }
 
 /// Takes hold of the upgrade that the running request is about to make.

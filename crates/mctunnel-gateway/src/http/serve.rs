@@ -1,7 +1,12 @@
 //! One client connection: TLS, HTTP/1.1 behind the guard or HTTP/2, and a graceful end.
 
 use super::{
-    Guarded, HttpAdapter, RefusedHead, body::GatewayBody, grpc::is_grpc, h2_tasks::Http2Tasks, service::serve_request,
+    Guarded, HttpAdapter, RefusedHead,
+    body::GatewayBody,
+    cuttable::{Cuttable, Reset},
+    grpc::is_grpc,
+    h2_tasks::{self, Http2Tasks},
+    service::serve_request,
     upgrade::Pipes,
 };
 use crate::{
@@ -15,7 +20,10 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use mctunnel_core::{ByteStream, ClientCertificate, Open};
+use mctunnel_core::{
+    ByteStream, ClientCertificate, Open,
+    h2_meter::{Limits, Metered},
+};
 use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
@@ -29,6 +37,15 @@ pub(super) struct Connection {
     pub(super) refused: Option<Arc<RefusedHead>>,
     /// Upgraded requests that go on as plain bytes.
     pub(super) pipes: Pipes,
+    /// Ends the connection as an error, whatever it is doing.
+    pub(super) cut: CancellationToken,
+}
+
+impl Connection {
+    /// What cuts the running request: its connection, or where that has others as well, its stream of it.
+    pub(super) fn cut(&self) -> CancellationToken {
+        h2_tasks::cut().unwrap_or_else(|| self.cut.clone())
+    }
 }
 
 pub(super) async fn serve_client<O: Open>(adapter: Arc<HttpAdapter<O>>, client: Client) {
@@ -47,29 +64,47 @@ pub(super) async fn serve_client<O: Open>(adapter: Arc<HttpAdapter<O>>, client: 
 
 async fn serve_http1<O: Open>(
     adapter: &Arc<HttpAdapter<O>>,
-    io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    io: impl Reset,
     peer: SocketAddr,
     certificate: Option<Arc<ClientCertificate>>,
     stopping: &CancellationToken,
 ) {
-    let io = Guarded::new(io, Arc::clone(&adapter.guard));
-    let connection = Arc::new(Connection { peer, certificate, refused: Some(io.refused()), pipes: Pipes::default() });
+    let (cut, idle) = (CancellationToken::new(), CancellationToken::new());
+    let config = &adapter.forward.config;
+    let io = Cuttable { io, cut: cut.clone(), idle: idle.clone() };
+    let io = Guarded::new(io, adapter.guard.clone()).patient_for(config.head_timeout);
+    let (refused, pipes) = (Some(io.refused()), Pipes::default());
+    let connection = Arc::new(Connection { peer, certificate, refused, pipes, cut: cut.clone() });
     let service = service_fn(|request| answer(adapter, &connection, request));
     let mut serving = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(adapter.forward.config.head_timeout)
+            .header_read_timeout(config.idle_timeout)
             .serve_connection(TokioIo::new(io), service)
             .with_upgrades()
     );
-    let ended = tokio::select! {
-        ended = &mut serving => ended,
-        () = stopping.cancelled() => {
-            serving.as_mut().graceful_shutdown();
-            serving.await
+    let served = async {
+        tokio::select! {
+            ended = &mut serving => ended,
+            () = stopping.cancelled() => {
+                serving.as_mut().graceful_shutdown();
+                serving.await
+            }
         }
     };
-    note(peer, ended);
+    tokio::select! {
+        ended = served => {
+            // An answer that broke off ends in a reset: what has no length would pass for whole otherwise.
+            if ended.as_ref().is_err_and(hyper::Error::is_user) {
+                cut.cancel();
+            }
+            if ended.as_ref().is_err_and(hyper::Error::is_timeout) {
+                idle.cancel();
+            }
+            note(peer, ended);
+        }
+        () = cut.cancelled() => tracing::debug!(%peer, "A client was cut: it did not read, and may not any more."),
+    }
     connection.pipes.finished().await;
 }
 
@@ -80,7 +115,8 @@ async fn serve_http2<O: Open>(
     certificate: Option<Arc<ClientCertificate>>,
     stopping: &CancellationToken,
 ) {
-    let connection = Arc::new(Connection { peer, certificate, refused: None, pipes: Pipes::default() });
+    let (pipes, cut) = (Pipes::default(), CancellationToken::new());
+    let connection = Arc::new(Connection { peer, certificate, refused: None, pipes, cut });
     let service = {
         let (adapter, connection) = (Arc::clone(adapter), Arc::clone(&connection));
         service_fn(move |request| {
@@ -97,7 +133,7 @@ async fn serve_http2<O: Open>(
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_send_buf_size(SEND_BUFFER)
-            .serve_connection(TokioIo::new(io), service)
+            .serve_connection(TokioIo::new(Metered::new(io, Limits::default())), service)
     );
     let ended = tokio::select! {
         ended = &mut serving => ended,

@@ -5,9 +5,9 @@ use super::{
     HttpAdapter,
     answer::Refused,
     body::GatewayBody,
-    credential, exchange, fields, grpc,
+    browser, credential, exchange, fields, grpc,
     guard::check_h2,
-    route,
+    own_pages, route,
     serve::Connection,
     upgrade::{self, Asked},
     whole_body::WholeBody,
@@ -80,14 +80,20 @@ async fn steps<O: Open>(
     let (mut parts, body) = request.into_parts();
     recording.came_from(connection.peer.ip());
     check(adapter, connection, &parts).map_err(alone)?;
+    browser::check(&parts, adapter.hosts.as_ref()).map_err(|browsed| alone(browsed.into()))?;
     // 1 authenticate
-    let forwarded = credential::take_forwarded(&mut parts.headers, &adapter.guard);
+    let forwarded = credential::take_forwarded(&mut parts.headers, &adapter.guard.now());
     let evidence = credential::evidence(&parts.headers, connection, forwarded).map_err(|e| alone(e.into()))?;
     let identity = adapter.checkpoint.identify(&evidence).await.map_err(|e| alone(e.into()))?;
     recording.identified(&identity);
     if identity.user().is_some() {
         // It was shown to us. Whoever has it could be that client here, so nobody behind us gets it.
         credential::take_off(&mut parts.headers);
+    }
+    if let Some(pages) = adapter.own_pages.as_deref().filter(|_| own_pages::is_own(&parts)) {
+        return own_pages::serve(adapter, pages, (&parts, body), (&identity, &**connection), recording)
+            .await
+            .map_err(alone);
     }
     // 2 route
     let mut routed = find_target(&mut parts).map_err(alone)?;
@@ -103,11 +109,11 @@ async fn steps<O: Open>(
         source: Some(connection.peer.ip()),
     };
     let held = match adapter.checkpoint.admit(admitted, recording) {
-        Ok(permit) => Held { permit: Some(permit), recording: Some(recording.clone()) },
-        Err(Decision::Limited { rule, retry_after }) => {
-            return Err((Refused::Limited { rule: rule.to_string(), retry_after }, Some(routed.destination)));
+        Ok(permit) => {
+            permit.cut_by(connection.cut());
+            Held { permit: Some(Arc::new(permit)), recording: Some(recording.clone()) }
         }
-        Err(decision) => return Err((Refused::Denied(decision.rule().to_string()), Some(routed.destination))),
+        Err(decision) => return Err((refused_by(decision), Some(routed.destination))),
     };
     routed.identity = identity;
     // 4 open, 5 pass bodies both ways
@@ -119,6 +125,14 @@ async fn steps<O: Open>(
         exchange::switch(forward, connection, routed, parts, held).await
     };
     passed.map_err(|refused| (refused, Some(destination)))
+}
+
+/// What a client is told that policy does not let pass.
+pub(super) fn refused_by(decision: Decision) -> Refused {
+    match decision {
+        Decision::Limited { rule, retry_after } => Refused::Limited { rule: rule.to_string(), retry_after },
+        Decision::Allowed { rule } | Decision::Denied { rule } => Refused::Denied(rule.to_string()),
+    }
 }
 
 fn alone(refused: Refused) -> Failed {
@@ -136,7 +150,7 @@ fn check<O: Open>(adapter: &HttpAdapter<O>, connection: &Connection, parts: &Par
         Some(_) => Ok(()),
         None => {
             debug_assert_eq!(parts.version, Version::HTTP_2);
-            check_h2(parts, &adapter.guard).map_err(Refused::Head)
+            check_h2(parts, &adapter.guard.now()).map_err(Refused::Head)
         }
     }
 }

@@ -3,12 +3,13 @@
 use super::{
     answer::Refused,
     body::GatewayBody,
+    cuttable::{Cuttable, Reset},
     fields,
     guard::{BadHead, Guarded},
     h2_tasks::{self, Http2Client},
     serve::Connection,
 };
-use crate::open_stream::OpenStream;
+use crate::{meter::Metered, open_stream::OpenStream};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
@@ -18,11 +19,14 @@ use hyper::{
     upgrade::{OnUpgrade, Upgraded},
 };
 use hyper_util::rt::TokioIo;
-use mctunnel_core::ByteStream;
+use mctunnel_core::{
+    ByteStream,
+    pipe::{Piped, Way, pipe as pipe_bytes},
+};
 use mctunnel_http::{MessageHalves, ResponseHead};
 use parking_lot::Mutex;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy_bidirectional},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
     task::JoinSet,
 };
@@ -88,6 +92,7 @@ pub(super) fn switch<S: ByteStream>(
         let (Ok(client), Some((stream, early))) = (on_upgrade.await, halves.reunite()) else {
             return open.ended(0, 0, Some("the client did not take the upgrade".to_owned()));
         };
+        let stream = Metered::new(stream, open.permit(), 0);
         match over_http2 {
             Some(hold) => pipe(Http2Client::new(client, hold), Http2Client::cut, stream, early, open).await,
             None => pipe(TokioIo::new(client), cut, stream, early, open).await,
@@ -114,35 +119,39 @@ where
     S: ByteStream,
 {
     let piped = async {
-        client.write_all(&early).await?;
-        copy_bidirectional(&mut client, &mut stream).await
-    };
-    let piped = tokio::select! {
-        piped = piped => piped,
-        rule = open.revoked() => Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, rule.to_string())),
-    };
-    match piped {
-        Ok((up, down)) => open.ended(up, down, None),
-        Err(error) => {
-            open.ended(0, 0, Some(error.to_string()));
-            stream.abort();
-            cut(client);
+        match client.write_all(&early).await {
+            Ok(()) => pipe_bytes(&mut client, &mut stream).await,
+            Err(error) => Piped { up: Way::default(), down: Way::default(), error: Some(error) },
         }
+    };
+    let Piped { up, down, error } = tokio::select! {
+        piped = piped => piped,
+        rule = open.revoked() => {
+            open.ended(0, 0, Some(rule.to_string()));
+            stream.abort();
+            return cut(client);
+        }
+    };
+    // What one side has finished is still being delivered to the other.
+    if error.is_some() && !up.is_whole {
+        stream.abort();
+    }
+    let is_cut = error.is_some() && !down.is_whole;
+    open.ended(up.bytes, down.bytes, error.map(|error| error.to_string()));
+    if is_cut {
+        cut(client);
     }
 }
 
 /// Ends a client's connection as an error. Many clients take the mere end of a connection for the end of what they read,
 /// with TLS as well as without.
 fn cut(client: TokioIo<Upgraded>) {
-    let plain = match client.into_inner().downcast::<TokioIo<Guarded<TlsStream<TcpStream>>>>() {
-        Ok(parts) => {
-            let _ = parts.io.inner().get_ref().get_ref().0.set_zero_linger();
-            return;
-        }
-        Err(client) => client.downcast::<TokioIo<Guarded<TcpStream>>>(),
+    let plain = match client.into_inner().downcast::<TokioIo<Guarded<Cuttable<TlsStream<TcpStream>>>>>() {
+        Ok(parts) => return parts.io.inner().get_ref().io.reset(),
+        Err(client) => client.downcast::<TokioIo<Guarded<Cuttable<TcpStream>>>>(),
     };
     if let Ok(parts) = plain {
-        let _ = parts.io.inner().get_ref().set_zero_linger();
+        parts.io.inner().get_ref().io.reset();
     }
 }
 

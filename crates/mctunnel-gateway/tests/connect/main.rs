@@ -10,6 +10,7 @@
 mod answers;
 mod bad_input;
 mod established;
+mod footprint;
 mod lifetime;
 mod out_of_descriptors;
 mod rig;

@@ -56,6 +56,17 @@ impl Rig {
         rig
     }
 
+    /// The adapter alone.
+    pub(crate) fn adapter<F, A>(config: ConnectConfig, script: F) -> Arc<ConnectAdapter<ScriptedOpen>>
+    where
+        F: Fn(OpenRequest) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<DuplexStream, OpenError>> + Send + 'static,
+    {
+        let script = Box::new(move |request| -> Opening { Box::pin(script(request)) });
+        let opener = ScriptedOpen { script, requests: Arc::default() };
+        Arc::new(ConnectAdapter::new(opener, config, Arc::new(Notes(Arc::default()))))
+    }
+
     /// A gateway that does not serve yet.
     pub(crate) fn idle<F, A>(config: ConnectConfig, script: F, address: SocketAddr) -> Self
     where
@@ -128,6 +139,15 @@ type Opening = Pin<Box<dyn Future<Output = Result<DuplexStream, OpenError>> + Se
 pub(crate) struct ScriptedOpen {
     script: Box<dyn Fn(OpenRequest) -> Opening + Send + Sync>,
     requests: Arc<Mutex<Vec<OpenRequest>>>,
+}
+
+/// An opener alone, for another adapter.
+pub(crate) fn opener<F, A>(script: F) -> ScriptedOpen
+where
+    F: Fn(OpenRequest) -> A + Send + Sync + 'static,
+    A: Future<Output = Result<DuplexStream, OpenError>> + Send + 'static,
+{
+    ScriptedOpen { script: Box::new(move |request| Box::pin(script(request))), requests: Arc::default() }
 }
 
 impl Open for ScriptedOpen {

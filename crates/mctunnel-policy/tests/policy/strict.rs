@@ -250,3 +250,61 @@ fn t18_the_empty_file_and_other_things_are_not_policies() {
         }
     }
 }
+
+/// A policy of one role and one binding, with these names.
+fn named(role: &str, rules: &str, binding: &str) -> Result<Policy, mctunnel_policy::PolicyError> {
+    Policy::parse(&format!(
+        "{{version: 1, roles: {{'{role}': {{rules: [{rules}]}}}}, bindings: [{{name: '{binding}', role: '{role}', users: [a], \
+         providers: ['*']}}], deny: []}}"
+    ))
+}
+
+#[test]
+fn t18_a_name_is_short_and_plain() {
+    const RULE: &str = "{clusters: ['*'], nonResourcePaths: ['*'], verbs: ['*']}";
+    let longest = "x".repeat(63);
+    for good in ["a", "a-b_c.d:e9", &longest] {
+        assert!(named(good, RULE, good).is_ok(), "{good}");
+    }
+    let long = format!("{longest}x");
+    for bad in ["a b", "a/b", "a\u{e9}", &long, ""] {
+        assert!(named(bad, RULE, "b").is_err(), "role {bad:?}");
+        assert!(named("r", RULE, bad).is_err(), "binding {bad:?}");
+    }
+    assert!(named("r", "", "b").is_err(), "a role without rules");
+}
+
+#[test]
+fn t18_what_must_be_there_is_there() {
+    let all = [("version", "1"), ("roles", "{}"), ("bindings", "[]"), ("deny", "[]")];
+    let without = |left_out: &str| {
+        let parts: Vec<String> =
+            all.iter().filter(|(key, _)| *key != left_out).map(|(key, value)| format!("{key}: {value}")).collect();
+        Policy::parse(&parts.join("\n"))
+    };
+    assert!(without("nothing").is_ok());
+    for (key, _) in all {
+        let error = without(key).expect_err(key).to_string();
+        assert!(error.contains(key), "{error}");
+    }
+}
+
+#[test]
+fn t18_dates_are_in_order_and_count_to_the_second() {
+    let dated = |from: &str, to: &str| {
+        Policy::parse(&format!(
+            "{{version: 1, roles: {{r: {{rules: [{{clusters: ['*'], nonResourcePaths: ['*'], verbs: ['*']}}]}}}}, bindings: [{{name: b, \
+             role: r, users: [a], providers: ['*'], notBefore: '{from}', notAfter: '{to}'}}], deny: []}}"
+        ))
+    };
+    let (first, second) = ("2026-11-16T08:00:00Z", "2026-11-16T08:00:01Z");
+    assert!(dated(first, first).is_err() && dated(second, first).is_err());
+    let policy = dated(first, second).unwrap();
+    let may = |time: &str| {
+        let text = format!(
+            "{{who: {{user: a}}, where: {{cluster: c}}, what: {{verb: get, path: /x}}, from: {{time: '{time}'}}}}"
+        );
+        mctunnel_policy::Question::parse(&text).unwrap().ask(&policy).unwrap().is_allowed()
+    };
+    assert_eq!([may("2026-11-16T07:59:59Z"), may(first), may(second)], [false, true, false]);
+}

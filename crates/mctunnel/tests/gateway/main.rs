@@ -9,16 +9,19 @@
 
 mod authority;
 mod bodies;
+mod browser;
 mod connect_tls;
 mod end_to_end;
 mod faults;
 mod forward;
 mod grpc;
+mod held;
 mod prototype;
 mod redirects;
 mod resets;
 mod rig;
 mod round_trips;
+mod slow;
 mod trust;
 mod upgrades;
 mod websocket_http2;

@@ -39,11 +39,28 @@ impl Rig {
 
     /// With TLS, for clients that want HTTP/2.
     pub(crate) async fn start_tls() -> Self {
-        Self::start_from(|authority, adapter| adapter.tls(authority.gateway_config().unwrap())).await
+        Self::start_tls_configured(HttpConfig::default()).await
+    }
+
+    pub(crate) async fn start_tls_configured(config: HttpConfig) -> Self {
+        Self::start_from(config, |authority, adapter| adapter.tls(authority.gateway_config().unwrap())).await
+    }
+
+    /// With other limits.
+    pub(crate) async fn start_configured(config: HttpConfig) -> Self {
+        Self::start_from(config, |_, adapter| adapter).await
+    }
+
+    /// The same, changed.
+    pub(crate) async fn start_tls_with(change: impl FnOnce(HttpAdapter<Hub>) -> HttpAdapter<Hub>) -> Self {
+        Self::start_from(HttpConfig::default(), |authority, adapter| {
+            change(adapter.tls(authority.gateway_config().unwrap()))
+        })
+        .await
     }
 
     pub(crate) async fn start_with(change: impl FnOnce(HttpAdapter<Hub>) -> HttpAdapter<Hub>) -> Self {
-        Self::start_from(|_, adapter| change(adapter)).await
+        Self::start_from(HttpConfig::default(), |_, adapter| change(adapter)).await
     }
 
     /// TLS that believes the hub's CA and asks for HTTP/2.
@@ -55,7 +72,10 @@ impl Rig {
         self.hub.clone()
     }
 
-    async fn start_from(change: impl FnOnce(&HubAuthority, HttpAdapter<Hub>) -> HttpAdapter<Hub>) -> Self {
+    async fn start_from(
+        config: HttpConfig,
+        change: impl FnOnce(&HubAuthority, HttpAdapter<Hub>) -> HttpAdapter<Hub>,
+    ) -> Self {
         let data = tempfile::tempdir().unwrap();
         let authority = HubAuthority::open_or_create(data.path(), &[]).unwrap();
         let clusters = ClusterFiles::new(data.path());
@@ -66,7 +86,7 @@ impl Rig {
         let serving = hub.clone();
         tasks.spawn(async move { serving.serve_tunnels(listener, serving.stopping()).await });
         let happenings = Arc::default();
-        let adapter = HttpAdapter::new(hub.clone(), HttpConfig::default(), Arc::new(Notes(Arc::clone(&happenings))));
+        let adapter = HttpAdapter::new(hub.clone(), config, Arc::new(Notes(Arc::clone(&happenings))));
         let adapter = change(&authority, adapter);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let gateway = listener.local_addr().unwrap();

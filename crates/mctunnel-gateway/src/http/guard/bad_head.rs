@@ -3,6 +3,7 @@
 use crate::http::BadTarget;
 use mctunnel_core::ErrorCode;
 use parking_lot::Mutex;
+use std::time::Duration;
 
 /// The head of a request is refused. Nothing in here is text of the client's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +42,12 @@ pub enum BadHead {
         /// The limit in force.
         limit: usize,
     },
+    /// The head was not whole in time.
+    #[error("the request's head was not whole after {limit:?}")]
+    TooSlow {
+        /// The limit in force.
+        limit: Duration,
+    },
     /// The head has too many header lines.
     #[error("the request has more than {limit} headers")]
     TooManyHeaders {
@@ -77,6 +84,7 @@ impl BadHead {
             Self::TooLong { .. } | Self::TooManyHeaders { .. } => {
                 ("MCT-HTTP-LONG-HEAD", "send fewer or shorter headers")
             }
+            Self::TooSlow { .. } => ("MCT-HTTP-SLOW-HEAD", "send the head of a request at once, and try again"),
         };
         ErrorCode { code, remedy }
     }
@@ -86,6 +94,7 @@ impl BadHead {
     pub fn http_status(&self) -> u16 {
         match self {
             Self::TooLong { .. } | Self::TooManyHeaders { .. } => 431,
+            Self::TooSlow { .. } => 408,
             Self::Malformed(_)
             | Self::Method
             | Self::Target(_)

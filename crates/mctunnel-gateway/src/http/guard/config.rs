@@ -1,5 +1,8 @@
 //! What the guard lets through.
 
+use parking_lot::RwLock;
+use std::sync::Arc;
+
 /// The limits and names that a [`Guarded`](super::Guarded) connection is held to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -40,5 +43,39 @@ impl Default for GuardConfig {
             forwarded_headers: Vec::new(),
             forwarded_prefixes: Vec::new(),
         }
+    }
+}
+
+// === SharedGuard ===
+
+/// The configuration of guards as it is now. All clones are the same; a change counts from the next request on, on connections that
+/// are open already too.
+#[derive(Debug, Clone)]
+pub struct SharedGuard(Arc<RwLock<Arc<GuardConfig>>>);
+
+impl SharedGuard {
+    /// What counts now.
+    #[must_use]
+    pub fn now(&self) -> Arc<GuardConfig> {
+        Arc::clone(&self.0.read())
+    }
+
+    /// Takes these headers, and those that begin like these, as what a front proxy says about its own clients.
+    pub fn set_forwarded(&self, headers: Vec<String>, prefixes: Vec<String>) {
+        let mut config = self.0.write();
+        let others = GuardConfig::clone(&config);
+        *config = Arc::new(GuardConfig { forwarded_headers: headers, forwarded_prefixes: prefixes, ..others });
+    }
+}
+
+impl From<GuardConfig> for SharedGuard {
+    fn from(config: GuardConfig) -> Self {
+        Arc::new(config).into()
+    }
+}
+
+impl From<Arc<GuardConfig>> for SharedGuard {
+    fn from(config: Arc<GuardConfig>) -> Self {
+        Self(Arc::new(RwLock::new(config)))
     }
 }

@@ -7,12 +7,11 @@
 //! ```
 
 use super::{
-    BadBody, BadHead, GuardConfig,
+    BadBody, BadHead, SharedGuard,
     chunked::Chunks,
     head::{self, Body},
     scan::HeadScan,
 };
-use std::sync::Arc;
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +19,7 @@ mod tests;
 /// Follows one connection from head to body to head.
 #[derive(Debug)]
 pub(super) struct Guard {
-    config: Arc<GuardConfig>,
+    config: SharedGuard,
     state: State,
 }
 
@@ -53,8 +52,13 @@ pub(super) enum Rest {
 }
 
 impl Guard {
-    pub(super) fn new(config: Arc<GuardConfig>) -> Self {
-        Self { config, state: State::Head(HeadScan::default()) }
+    pub(super) fn new(config: impl Into<SharedGuard>) -> Self {
+        Self { config: config.into(), state: State::Head(HeadScan::default()) }
+    }
+
+    /// Whether the next byte belongs to the head of a request.
+    pub(super) fn is_at_head(&self) -> bool {
+        matches!(self.state, State::Head(_))
     }
 
     /// Judges bytes: those that were kept the last time, and new ones behind them.
@@ -77,17 +81,25 @@ impl Guard {
     /// Goes up to the end of what is being read; `None` means that there may be more to judge.
     fn step(&mut self, bytes: &[u8]) -> (usize, Option<Rest>) {
         match &mut self.state {
-            State::Head(scan) => match scan.scan(bytes, self.config.max_head_bytes) {
-                Ok(None) => (0, Some(Rest::Keep)),
-                Ok(Some(length)) => match head::check(bytes.get(..length).unwrap_or(bytes), &self.config) {
-                    Ok(body) => {
+            State::Head(scan) => {
+                // As it is now: it may have changed since the connection's last request.
+                let config = self.config.now();
+                let head = scan.scan(bytes, config.max_head_bytes);
+                let checked = match head {
+                    Ok(None) => return (0, Some(Rest::Keep)),
+                    Ok(Some(length)) => {
+                        head::check(bytes.get(..length).unwrap_or(bytes), &config).map(|body| (length, body))
+                    }
+                    Err(reason) => Err(reason),
+                };
+                match checked {
+                    Ok((length, body)) => {
                         self.state = State::behind_head(body);
                         (length, None)
                     }
                     Err(reason) => (0, Some(Rest::Refuse(reason))),
-                },
-                Err(reason) => (0, Some(Rest::Refuse(reason))),
-            },
+                }
+            }
             State::Length(left) => {
                 let here = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= u64::try_from(here).unwrap_or(*left);

@@ -163,3 +163,19 @@ async fn an_end_is_passed_on_wherever_it_comes() {
         assert!(got.is_empty() || got == text);
     }
 }
+
+#[tokio::test]
+async fn t01_names_that_a_front_proxy_may_send_change_on_connections_that_are_open() {
+    let (mut client, server) = duplex(1 << 20);
+    let shared = SharedGuard::from(GuardConfig::default());
+    let mut guarded = Guarded::new(server, shared.clone());
+    let request = b"GET /c HTTP/1.1\r\nHost: h\r\nX-Remote-User: alice\r\n\r\n";
+    shared.set_forwarded(vec!["x-remote-user".to_owned()], Vec::new());
+    client.write_all(request).await.unwrap();
+    assert_eq!(read(&mut guarded, 8192).await.unwrap().unwrap(), request);
+    shared.set_forwarded(vec!["x-corp-user".to_owned()], Vec::new());
+    client.write_all(request).await.unwrap();
+    assert_eq!(read(&mut guarded, 8192).await.unwrap().unwrap(), REFUSED);
+    let reason = guarded.refused().take();
+    assert_eq!(reason, Some(BadHead::ReservedHeader("a name beginning with X-Remote-")));
+}

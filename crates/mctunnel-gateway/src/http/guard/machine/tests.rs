@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::http::BadTarget;
+use crate::http::GuardConfig;
 use proptest::prelude::*;
+use std::sync::Arc;
 
 fn guard() -> Guard {
     let routing_headers = vec!["x-mctunnel-cluster".to_owned(), "x-mctunnel-port".to_owned()];

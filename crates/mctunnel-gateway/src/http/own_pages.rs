@@ -1,0 +1,189 @@
+//! Requests for the gateway itself: those below `/-/`, which is no cluster's name. Here is who asks, how much may be sent, and that
+//! it is recorded; the answers are given by whoever the adapter was told of.
+
+use super::{
+    HttpAdapter,
+    answer::Refused,
+    body::GatewayBody,
+    grpc,
+    page::{Content, Page, PageBody},
+    serve::Connection,
+    service::refused_by,
+};
+use crate::{Admitted, Checkpoint, Permit, Recording};
+use http::{HeaderValue, Response, header, request::Parts};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use mctunnel_core::{Access, Action, Decision, Destination, Identity, Open, Protocol};
+use std::{fmt, net::IpAddr, pin::Pin};
+
+/// What the path of such a request begins with.
+const BELOW: &str = "/-/";
+
+/// The most that may be sent with a question.
+const LONGEST_BODY: usize = 64 * 1024;
+
+/// An answer on its way.
+pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Page, NoPage>> + Send + 'a>>;
+
+/// Answers requests for the gateway itself. The client was authenticated; with `Identity::Anonymous` it is nobody in particular.
+///
+/// Obligations: 1. a client is told only what it may know: [`Asking::admit`] decides about a whole answer, [`Asking::admit_some`] with
+/// [`Viewer::may`] about one that is made of many things; 2. it waits for nobody but the disk.
+pub trait OwnPages: Send + Sync + 'static {
+    /// Answers.
+    fn answer<'a>(&'a self, asking: &'a Asking<'_>) -> Answering<'a>;
+}
+
+impl fmt::Debug for dyn OwnPages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnPages")
+    }
+}
+
+/// A request for the gateway itself.
+#[derive(Debug)]
+pub struct Asking<'a> {
+    /// Who asks.
+    pub identity: &'a Identity,
+    /// Where the client's connection comes from.
+    pub source: IpAddr,
+    /// The method.
+    pub method: &'a str,
+    /// What follows `/-/`, without the query.
+    pub path: &'a str,
+    /// The query, without its `?`.
+    pub query: &'a str,
+    /// What the client would like to get: the field `accept`.
+    pub accept: &'a str,
+    /// What was sent with it.
+    pub body: &'a [u8],
+    checkpoint: &'a Checkpoint,
+    recording: &'a Recording,
+}
+
+impl Asking<'_> {
+    /// Has policy decide whether the client may do this, and records the decision as for any request.
+    pub fn admit(&self, destination: Destination, action: Action) -> Result<Permit, Decision> {
+        self.checkpoint.admit(self.admitted(destination, action), self.recording)
+    }
+
+    /// Has policy decide whether the client may do some of this. What it may not is left out by who answers.
+    pub fn admit_some(&self, destination: Destination, action: Action) -> Result<Permit, Decision> {
+        self.checkpoint.admit_some(self.admitted(destination, action), self.recording)
+    }
+
+    /// Who asks, for answers that go on.
+    #[must_use]
+    pub fn viewer(&self) -> Viewer {
+        Viewer { checkpoint: self.checkpoint.clone(), identity: self.identity.clone(), source: self.source }
+    }
+
+    fn admitted(&self, destination: Destination, action: Action) -> Admitted {
+        Admitted {
+            identity: self.identity.clone(),
+            destination,
+            action,
+            protocol: Protocol::http(),
+            source: Some(self.source),
+        }
+    }
+}
+
+/// Somebody who is shown many things, and may not see all of them.
+#[derive(Debug, Clone)]
+pub struct Viewer {
+    checkpoint: Checkpoint,
+    identity: Identity,
+    source: IpAddr,
+}
+
+impl Viewer {
+    /// Whether policy lets them do this now.
+    #[must_use]
+    pub fn may(&self, destination: &Destination, action: &Action) -> bool {
+        self.ask(destination, action, Checkpoint::would_allow)
+    }
+
+    /// Whether policy lets them do some of this now.
+    #[must_use]
+    pub fn may_some(&self, destination: &Destination, action: &Action) -> bool {
+        self.ask(destination, action, Checkpoint::would_allow_some)
+    }
+
+    fn ask(
+        &self,
+        destination: &Destination,
+        action: &Action,
+        decide: fn(&Checkpoint, &Access<'_>) -> Decision,
+    ) -> bool {
+        let protocol = Protocol::http();
+        let (identity, source) = (&self.identity, Some(self.source));
+        decide(&self.checkpoint, &Access { identity, destination, action, protocol: &protocol, source }).is_allowed()
+    }
+}
+
+/// There is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoPage {
+    /// There is no such page.
+    Unknown,
+    /// The question makes no sense, and why.
+    Bad(String),
+    /// There is nothing of what was asked for, and what.
+    Nothing(String),
+    /// It cannot be answered right now, and why.
+    NotNow(String),
+    /// Policy says no.
+    Refused(Decision),
+}
+
+/// Whether a request is for the gateway itself.
+pub(super) fn is_own(parts: &Parts) -> bool {
+    parts.uri.path().starts_with(BELOW) && !grpc::is_by_metadata(&parts.headers)
+}
+
+/// Answers such a request of a client that was identified.
+pub(super) async fn serve<O: Open>(
+    adapter: &HttpAdapter<O>,
+    pages: &dyn OwnPages,
+    (parts, body): (&Parts, Incoming),
+    (identity, connection): (&Identity, &Connection),
+    recording: &Recording,
+) -> Result<Response<GatewayBody<O::Stream>>, Refused> {
+    let whole = tokio::time::timeout(adapter.forward.config.head_timeout, Limited::new(body, LONGEST_BODY).collect());
+    let body = match whole.await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) => return Err(Refused::Question(format!("the question cannot be read: {error}"))),
+        Err(_) => return Err(Refused::Question("the question took too long".to_owned())),
+    };
+    let asking = Asking {
+        identity,
+        source: connection.peer.ip(),
+        method: parts.method.as_str(),
+        path: parts.uri.path().strip_prefix(BELOW).unwrap_or_default(),
+        query: parts.uri.query().unwrap_or_default(),
+        accept: parts.headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default(),
+        body: &body,
+        checkpoint: &adapter.checkpoint,
+        recording,
+    };
+    let Page { content_type, content } = pages.answer(&asking).await.map_err(|none| match none {
+        NoPage::Unknown => Refused::NoPage,
+        NoPage::Bad(reason) => Refused::Question(reason),
+        NoPage::Nothing(what) => Refused::Nothing(what),
+        NoPage::NotNow(reason) => Refused::NotNow(reason),
+        NoPage::Refused(decision) => refused_by(decision),
+    })?;
+    let mut response = Response::new(match content {
+        Content::Whole(bytes) => GatewayBody::Own(Full::new(bytes)),
+        Content::Pieces(pieces) => {
+            pieces.permit.cut_by(connection.cut());
+            GatewayBody::Page(Box::new(PageBody::new(pieces, recording.clone())))
+        }
+    });
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
