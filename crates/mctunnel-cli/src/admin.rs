@@ -1,20 +1,17 @@
 //! The admin listener: metrics for Prometheus, health and readiness for whatever restarts and routes. It changes nothing.
 
-use crate::telemetry::Telemetry;
+use crate::{few::serve_few, telemetry::Telemetry};
 use http_body_util::Full;
 use hyper::{
     Method, Request, Response, StatusCode,
     body::{Bytes, Incoming},
-    header::{ALLOW, CONTENT_TYPE},
+    header::{ALLOW, CONTENT_TYPE, HOST},
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use metrics_exporter_prometheus::PrometheusHandle;
-use std::{convert::Infallible, sync::Arc, time::Duration};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-};
+use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
+use tokio::net::{TcpListener, TcpStream};
 
 /// What the role tells about itself when asked.
 pub(crate) trait Probe: Send + Sync + 'static {
@@ -23,6 +20,11 @@ pub(crate) trait Probe: Send + Sync + 'static {
 
     /// The tunnels that are up.
     fn tunnels(&self) -> Vec<TunnelProbe>;
+
+    /// What is counted on disk, and so goes on after a restart: name, help, and values by labels.
+    fn kept(&self) -> Vec<Kept> {
+        Vec::new()
+    }
 }
 
 /// A tunnel at the moment of a scrape.
@@ -30,6 +32,16 @@ pub(crate) trait Probe: Send + Sync + 'static {
 pub(crate) struct TunnelProbe {
     pub(crate) cluster: String,
     pub(crate) rtt: Option<Duration>,
+}
+
+/// A metric that is read from disk.
+pub(crate) struct Kept {
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    /// `counter` or `gauge`.
+    pub(crate) form: &'static str,
+    /// Labels as they stand between the braces, and the value.
+    pub(crate) values: Vec<(String, u64)>,
 }
 
 /// The admin pages.
@@ -42,8 +54,6 @@ pub(crate) struct Admin {
 const MOST_CONNECTIONS: usize = 64;
 /// How long a client may take to say what it wants, the next time too.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// After an accept error, such as no file descriptors left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often measurements are folded into the histogram when nobody scrapes.
 const UPKEEP: Duration = Duration::from_secs(5);
 
@@ -55,28 +65,19 @@ impl Admin {
     /// Serves until dropped.
     pub(crate) async fn serve(self, listener: TcpListener) {
         let admin = Arc::new(self);
-        let mut connections = JoinSet::new();
-        loop {
-            while connections.try_join_next().is_some() {}
-            if connections.len() >= MOST_CONNECTIONS {
-                connections.join_next().await;
-                continue;
-            }
-            match listener.accept().await {
-                Ok((socket, _)) => {
-                    connections.spawn(Arc::clone(&admin).serve_connection(socket));
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "A connection to the admin listener could not be accepted.");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
+        let local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+        let serve = |socket| Arc::clone(&admin).serve_connection(socket, local);
+        serve_few(&listener, MOST_CONNECTIONS, "the admin listener", serve).await;
     }
 
-    async fn serve_connection(self: Arc<Self>, socket: TcpStream) {
+    async fn serve_connection(self: Arc<Self>, socket: TcpStream, local: bool) {
         let service = service_fn(|request: Request<Incoming>| {
-            let answer = self.answer(request.method(), request.uri().path());
+            let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+            let answer = if local && !is_local_name(host) {
+                text(StatusCode::MISDIRECTED_REQUEST, "ask for this page by localhost or by an address\n")
+            } else {
+                self.answer(request.method(), request.uri().path())
+            };
             async { Ok::<_, Infallible>(answer) }
         });
         let mut http = hyper::server::conn::http1::Builder::new();
@@ -127,8 +128,22 @@ impl Admin {
                 page.push_str(&format!("mctunnel_tunnel_rtt_seconds{{cluster=\"{cluster}\"}} {}\n", rtt.as_secs_f64()));
             }
         }
+        for Kept { name, help, form, values } in self.probe.kept() {
+            page.push_str(&format!("\n# HELP {name} {help}\n# TYPE {name} {form}\n"));
+            for (labels, value) in values {
+                page.push_str(&format!("{name}{{{labels}}} {value}\n"));
+            }
+        }
         page
     }
+}
+
+/// Whether no DNS but this machine's can have led here. On a listener for this machine alone, another name is one of a web page that
+/// had its own name lead here, to read what it must not.
+fn is_local_name(host: &str) -> bool {
+    let name = host.rsplit_once(':').map_or(host, |(name, port)| if port.ends_with(']') { host } else { name });
+    let address = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
 }
 
 /// Keeps the memory of measurements bounded while nobody scrapes.
@@ -146,4 +161,19 @@ fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let kind = hyper::header::HeaderValue::from_static("text/plain; charset=utf-8");
     answer.headers_mut().insert(CONTENT_TYPE, kind);
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t34_the_admin_pages_of_this_machine_go_by_no_other_name() {
+        for host in ["localhost", "LocalHost:9090", "127.0.0.1:9090", "127.0.0.1", "[::1]:9090", "[::1]", "10.0.0.1"] {
+            assert!(is_local_name(host), "{host}");
+        }
+        for host in ["", "attacker.test", "attacker.test:9090", "localhost.attacker.test", "127.0.0.1.attacker.test"] {
+            assert!(!is_local_name(host), "{host}");
+        }
+    }
 }

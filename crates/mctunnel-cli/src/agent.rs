@@ -1,10 +1,12 @@
 //! `mctunnel agent`: the agent and its admin pages, wired together and ended in order.
 
 use crate::{
-    admin::{self, Admin, Probe, TunnelProbe},
+    admin::{self, Admin, Kept, Probe, TunnelProbe},
     agent_identity::{self, AgentIdentity},
-    cluster_access,
-    listen::listen,
+    agent_reports::{AgentReports, ReportCounts},
+    allow_digest::AllowDigest,
+    cluster_access::{self, PermittedServices},
+    listen::{ListenError, listen},
     output,
     process::{self, ProcessError},
     ready_file,
@@ -12,9 +14,14 @@ use crate::{
     signals::Signals,
     telemetry::Telemetry,
 };
-use mctunnel::{Agent, core::observe::SharedObserver};
+use mctunnel::{
+    Agent,
+    core::{observe::SharedObserver, target::Label},
+};
 use serde::Serialize;
 use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
     process::ExitCode,
     sync::{
         Arc,
@@ -23,7 +30,7 @@ use std::{
     time::Duration,
 };
 use tokio::net::TcpListener;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{info, warn};
 
 pub(crate) fn run(flags: Flags<AgentRole>) -> anyhow::Result<ExitCode> {
@@ -39,8 +46,7 @@ pub(crate) fn run(flags: Flags<AgentRole>) -> anyhow::Result<ExitCode> {
 async fn serve(process: ProcessSettings, settings: AgentSettings) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen().map_err(ProcessError::Signals)?;
     ready_file::clear(process.ready_file.as_deref())?;
-    let admin = settings.admin_listen.map(|address| listen("--admin-listen", address, false)).transpose()?;
-    let admin_address = admin.as_ref().map(TcpListener::local_addr).transpose()?.map(|a| a.to_string());
+    let listeners = Listeners::bind(&settings)?;
     let telemetry = Arc::new(Telemetry::new());
     let observer: SharedObserver = telemetry.clone();
     let identity = tokio::select! {
@@ -51,21 +57,16 @@ async fn serve(process: ProcessSettings, settings: AgentSettings) -> anyhow::Res
             return Ok(signal.status());
         }
     };
-    let agent = build(&settings, &identity, &telemetry).await?;
+    let (agent, permitted) = build(&settings, &identity, &telemetry).await?;
     if settings.allow.is_empty() && settings.cluster.is_empty() {
         warn!(
             "No target is allowed, so every stream will be refused. Allow one with --allow tcp://db.default.svc:5432, \
              --allow-service default/web, or --kubeconfig"
         );
     }
-    info!(cluster = %agent.cluster(), allow = %settings.allow, admin = admin_address, "The agent is starting.");
-    let running = Running::start(agent, &telemetry, admin);
-    let ready = Ready {
-        role: "agent",
-        pid: std::process::id(),
-        cluster: running.agent.cluster().to_string(),
-        admin: admin_address,
-    };
+    let ready = listeners.ready(&agent)?;
+    info!(cluster = %agent.cluster(), allow = %settings.allow, admin = ready.admin, "The agent is starting.");
+    let running = Running::start(&settings, (agent, permitted), &telemetry, listeners).await?;
     let first = tokio::select! {
         signal = signals.next() => signal,
         error = write_ready(&process, &telemetry, &ready) => return Err(error),
@@ -80,12 +81,51 @@ async fn serve(process: ProcessSettings, settings: AgentSettings) -> anyhow::Res
     }
 }
 
+// === Listeners ===
+
+/// The sockets of an agent, open before anything is promised.
+struct Listeners {
+    admin: Option<TcpListener>,
+    reports: Option<TcpListener>,
+    exposed: Vec<(Label, TcpListener)>,
+}
+
+impl Listeners {
+    fn bind(settings: &AgentSettings) -> Result<Self, ListenError> {
+        let optional =
+            |flag, address: Option<SocketAddr>| address.map(|address| listen(flag, address, false)).transpose();
+        let exposed = settings.expose.iter();
+        let exposed = exposed.map(|(service, address)| Ok((service.clone(), listen("--expose", *address, false)?)));
+        Ok(Self {
+            admin: optional("--admin-listen", settings.admin_listen)?,
+            reports: optional("--report-listen", settings.report_listen)?,
+            exposed: exposed.collect::<Result<_, ListenError>>()?,
+        })
+    }
+
+    fn ready(&self, agent: &Agent) -> std::io::Result<Ready> {
+        let address = |listener: &Option<TcpListener>| {
+            listener.as_ref().map(|listener| listener.local_addr().map(|a| a.to_string())).transpose()
+        };
+        let exposed = self.exposed.iter();
+        let exposed = exposed.map(|(service, listener)| Ok((service.to_string(), listener.local_addr()?.to_string())));
+        Ok(Ready {
+            role: "agent",
+            pid: std::process::id(),
+            cluster: agent.cluster().to_string(),
+            admin: address(&self.admin)?,
+            exposed: exposed.collect::<std::io::Result<_>>()?,
+            reports: address(&self.reports)?,
+        })
+    }
+}
+
 async fn build(
     settings: &AgentSettings,
     identity: &AgentIdentity,
     telemetry: &Arc<Telemetry>,
-) -> anyhow::Result<Agent> {
-    let proxy = cluster_access::service_proxy(&settings.cluster).await?;
+) -> anyhow::Result<(Agent, Arc<PermittedServices>)> {
+    let (proxy, permitted) = cluster_access::service_proxy(&settings.cluster).await?;
     let mut builder = identity
         .keep_current(Agent::builder(identity.bundle()))
         .allow(settings.allow.clone())
@@ -102,7 +142,7 @@ async fn build(
     if let Some(name) = &settings.hub_server_name {
         builder = builder.hub_server_name(name);
     }
-    Ok(builder.build()?)
+    Ok((builder.build()?, permitted))
 }
 
 /// Writes the ready file once the first tunnel is up; ends only with an error.
@@ -121,6 +161,10 @@ struct Ready {
     pid: u32,
     cluster: String,
     admin: Option<String>,
+    /// Where the hub's services are, by name.
+    exposed: BTreeMap<String, String>,
+    /// Where reports are taken.
+    reports: Option<String>,
 }
 
 // === Running ===
@@ -130,23 +174,52 @@ struct Running {
     agent: Agent,
     probe: Arc<AgentProbe>,
     keeping: AbortOnDropHandle<()>,
+    /// No more connections to services of the hub.
+    no_more_exposed: CancellationToken,
+    reports: Option<AgentReports>,
     _background: Vec<AbortOnDropHandle<()>>,
 }
 
 impl Running {
-    fn start(agent: Agent, telemetry: &Telemetry, admin: Option<TcpListener>) -> Self {
-        let probe = Arc::new(AgentProbe { agent: agent.clone(), draining: AtomicBool::new(false) });
+    async fn start(
+        settings: &AgentSettings,
+        (agent, permitted): (Agent, Arc<PermittedServices>),
+        telemetry: &Telemetry,
+        listeners: Listeners,
+    ) -> anyhow::Result<Self> {
+        let Listeners { admin, reports, exposed } = listeners;
+        let reports = match &settings.report {
+            Some(report) => {
+                let allow = AllowDigest::new(settings, permitted);
+                Some(AgentReports::start(report, &settings.cluster, (&agent, allow), reports).await?)
+            }
+            None => None,
+        };
+        let probe = Arc::new(AgentProbe {
+            agent: agent.clone(),
+            reports: reports.as_ref().map(AgentReports::counts),
+            draining: AtomicBool::new(false),
+        });
         let mut background = vec![process::owned(admin::upkeep(telemetry.handle()))];
         if let Some(listener) = admin {
             background.push(process::owned(Admin::new(telemetry, probe.clone()).serve(listener)));
         }
+        let no_more_exposed = CancellationToken::new();
+        for (service, listener) in exposed {
+            let (agent, stop) = (agent.clone(), no_more_exposed.clone());
+            background.push(process::owned(async move { agent.expose(service, listener, stop).await }));
+        }
         let kept = agent.clone();
         let keeping = process::owned(async move { kept.run().await });
-        Self { agent, probe, keeping, _background: background }
+        Ok(Self { agent, probe, keeping, no_more_exposed, reports, _background: background })
     }
 
     async fn end(self, grace: Duration) {
-        let Self { agent, probe, keeping, _background } = self;
+        let Self { agent, probe, keeping, no_more_exposed, reports, _background } = self;
+        no_more_exposed.cancel();
+        if let Some(reports) = reports {
+            reports.end().await;
+        }
         probe.draining.store(true, Ordering::Relaxed);
         agent.drain(grace).await;
         agent.stop();
@@ -159,6 +232,7 @@ impl Running {
 
 struct AgentProbe {
     agent: Agent,
+    reports: Option<ReportCounts>,
     draining: AtomicBool,
 }
 
@@ -176,5 +250,9 @@ impl Probe for AgentProbe {
     fn tunnels(&self) -> Vec<TunnelProbe> {
         let cluster = || self.agent.cluster().to_string();
         self.agent.status().map(|tunnel| TunnelProbe { cluster: cluster(), rtt: tunnel.rtt }).into_iter().collect()
+    }
+
+    fn kept(&self) -> Vec<Kept> {
+        self.reports.as_ref().map(ReportCounts::kept).unwrap_or_default()
     }
 }

@@ -14,6 +14,12 @@ pub(crate) enum Command {
         #[command(flatten)]
         hub: DataDir,
     },
+    /// Print the certificates that clients need to know the hub by, PEM
+    #[command(after_help = "Example:\n  mctunnel ca show --data-dir /var/lib/mctunnel > hub-ca.pem")]
+    Show {
+        #[command(flatten)]
+        hub: DataDir,
+    },
     /// Make a new CA beside the one there is; agents get it when they renew
     #[command(after_help = ROTATE_EXAMPLE)]
     Rotate {
@@ -35,6 +41,7 @@ impl Command {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Status { hub } => status(&hub.data_dir),
+            Self::Show { hub } => show(&hub.data_dir),
             Self::Rotate { hub } => rotate(&hub.data_dir),
             Self::Retire { hub, force } => retire(&hub.data_dir, force),
         }
@@ -54,6 +61,11 @@ fn status(data_dir: &Path) -> anyhow::Result<()> {
             output::say(&format!("Agents that have not renewed since, and need the old one: {}", names(waiting)))
         }
     }
+    Ok(())
+}
+
+fn show(data_dir: &Path) -> anyhow::Result<()> {
+    output::say(HubAuthority::open_or_create(data_dir, &[])?.ca_pem().trim_end());
     Ok(())
 }
 

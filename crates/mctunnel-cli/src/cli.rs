@@ -1,7 +1,8 @@
 //! The commands and their help. The settings of the long-running roles are in `settings/table.rs`.
 
 use crate::{
-    agent, api_key, audit, ca, cluster, completion, demo, explain, hub, join_token, output, policy,
+    agent, api_key, audit, ca, can_i, cluster, clusters, completion, demo, explain, hub, join_token, logs, output,
+    policy, reports,
     settings::{AgentRole, Flags, HubRole},
 };
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
@@ -41,9 +42,27 @@ enum Command {
     /// Check and test policy files
     #[command(subcommand, after_help = "Example:\n  mctunnel policy check policy.yaml")]
     Policy(policy::PolicyCommand),
-    /// Ask a policy whether a user may do something, and which rule says so
-    #[command(after_help = policy::CAN_I_EXAMPLE)]
-    CanI(Box<policy::CanI>),
+    /// Ask a policy, or a hub that runs, whether a user may do something, and which rule says so
+    #[command(after_help = can_i::EXAMPLE)]
+    CanI(Box<can_i::CanI>),
+    /// Show what clusters reported
+    #[command(
+        after_help = "Examples:\n  mctunnel reports -k deploys --since 1h --data-dir /var/lib/mctunnel -w\n  mctunnel reports -k deploys --since 1h --hub https://hub.example.com:8080 --hub-ca ca.pem --token-file token"
+    )]
+    Reports(reports::Reports),
+    /// Show the Kubernetes events that clusters reported
+    #[command(
+        after_help = "Examples:\n  mctunnel events -c cluster-a --since 1h --data-dir /var/lib/mctunnel -w\n  mctunnel events -c cluster-a --since 1h -w --hub https://hub.example.com:8080 --hub-ca ca.pem --token-file token"
+    )]
+    Events(reports::Events),
+    /// Show the log of a container, as its agent reported it
+    #[command(after_help = logs::EXAMPLE)]
+    Logs(logs::Logs),
+    /// Show each cluster as it reported itself last
+    #[command(
+        after_help = "Examples:\n  mctunnel clusters --data-dir /var/lib/mctunnel -w\n  mctunnel clusters -o wide --hub https://hub.example.com:8080 --hub-ca ca.pem --token-file token"
+    )]
+    Clusters(clusters::Clusters),
     /// Show a hub, two agents and requests through the tunnel, step by step
     #[command(after_help = "Example:\n  mctunnel demo --once")]
     Demo {
@@ -155,7 +174,11 @@ impl Cli {
             Command::ApiKey(command) => command.run()?,
             Command::Audit(command) => command.run()?,
             Command::Policy(command) => return policy::run(&command),
-            Command::CanI(asked) => return policy::can_i(&asked),
+            Command::CanI(asked) => return can_i::run(&asked),
+            Command::Reports(reports) => reports.run()?,
+            Command::Events(events) => events.run()?,
+            Command::Logs(logs) => logs.run()?,
+            Command::Clusters(clusters) => clusters.run()?,
             Command::Demo { once } => return demo::run(once),
             Command::Explain { code } => explain::run(code.as_deref())?,
             Command::Completion { shell } => completion::run(shell),

@@ -12,8 +12,10 @@ use mctunnel::{
 use std::{fs, io, path::PathBuf, sync::Arc};
 use tracing::{info, warn};
 
-/// The service proxy of an agent.
-pub(crate) async fn service_proxy(settings: &ClusterSettings) -> anyhow::Result<Arc<ServiceProxy>> {
+/// The service proxy of an agent, and what may be reached through it.
+pub(crate) async fn service_proxy(
+    settings: &ClusterSettings,
+) -> anyhow::Result<(Arc<ServiceProxy>, Arc<PermittedServices>)> {
     let mut pinned = PinnedTargets::new();
     if let Some(url) = &settings.kube_api {
         let roots = settings.kube_api_ca.as_ref().map(read_roots).transpose()?;
@@ -32,15 +34,15 @@ pub(crate) async fn service_proxy(settings: &ClusterSettings) -> anyhow::Result<
         pinned = pinned.or_else(locator(settings, access)?);
         knows_kube_api = true;
     }
-    let permitted = Permitted::read(settings).await?;
+    let permitted = Arc::new(PermittedServices::read(settings).await?);
     if !knows_kube_api && permitted.allows_some() {
         warn!("There is no Kubernetes to ask, so only pinned services are found. Give --kubeconfig, or --pin-service.");
     }
     let proxy = ServiceProxy::new(Arc::new(pinned), ServiceProxyConfig::default())
         .kube_api(knows_kube_api && !settings.deny_kube_api)
         .impersonate(impersonate(settings, access.as_ref())?)
-        .services(Arc::new(permitted));
-    Ok(Arc::new(proxy))
+        .services(Arc::clone(&permitted) as _);
+    Ok((Arc::new(proxy), permitted))
 }
 
 /// For whom the agent speaks, if it is to.
@@ -83,7 +85,7 @@ impl NoToken {
 }
 
 /// How the cluster is asked, if there is a way to.
-async fn kubernetes(settings: &ClusterSettings) -> anyhow::Result<Option<ClusterAccess>> {
+pub(crate) async fn kubernetes(settings: &ClusterSettings) -> anyhow::Result<Option<ClusterAccess>> {
     let access = match &settings.kubeconfig {
         Some(path) => ClusterAccess::from_kubeconfig(path, settings.kube_context.as_deref()).await?,
         None if std::path::Path::new(SERVICE_ACCOUNT).exists() => ClusterAccess::in_cluster()?,
@@ -136,15 +138,15 @@ impl CaFileError {
     }
 }
 
-// === Permitted ===
+// === PermittedServices ===
 
 /// The services of the flags and of the file.
-struct Permitted {
+pub(crate) struct PermittedServices {
     flags: ServiceAllowList,
     file: Option<SharedAllowList>,
 }
 
-impl Permitted {
+impl PermittedServices {
     async fn read(settings: &ClusterSettings) -> anyhow::Result<Self> {
         let file = match &settings.allow_service_file {
             Some(path) => Some(SharedAllowList::watch(path.clone()).await?),
@@ -153,12 +155,18 @@ impl Permitted {
         Ok(Self { flags: ServiceAllowList::parse(&settings.allow_services)?, file })
     }
 
+    /// The rules that count now, as people write them.
+    pub(crate) fn rules(&self) -> String {
+        let file = self.file.as_ref().map(|file| file.list().to_string()).unwrap_or_default();
+        format!("{}\n{file}", self.flags)
+    }
+
     fn allows_some(&self) -> bool {
         !self.flags.is_empty() || self.file.is_some()
     }
 }
 
-impl PermitService for Permitted {
+impl PermitService for PermittedServices {
     fn permits(&self, service: &ServiceTarget) -> bool {
         self.flags.permits(service) || self.file.as_ref().is_some_and(|file| file.permits(service))
     }

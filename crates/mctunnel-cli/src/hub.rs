@@ -1,20 +1,26 @@
 //! `mctunnel hub`: listeners, the hub, the CONNECT gateway and the admin pages, wired together and ended in order.
 
 use crate::{
-    admin::{self, Admin, Probe, TunnelProbe},
+    admin::{self, Admin, Kept, Probe, TunnelProbe},
+    cluster_labels::LabelledLedger,
+    hub_pages::HubPages,
+    hub_reports::{HubReports, ReportAdapter},
+    hub_services,
     listen::{ListenError, listen},
     output,
     process::{self, ProcessError},
     ready_file,
+    report_api::ReportApi,
     settings::{Flags, HubRole, HubSettings, ProcessSettings},
     signals::Signals,
     telemetry::Telemetry,
-    trust::Trust,
+    trust::{Collecting, Trust},
 };
 use mctunnel::{
     ClusterFiles, ConnectAdapter, ConnectConfig, Gateway, HttpAdapter, HttpConfig, Hub, HubAdapter, HubAuthority,
     IdentityError, SniAdapter, SniConfig,
-    identity::{Enrolment, JoinTokenFiles},
+    hub::HubServices,
+    identity::{ClusterLedger, Enrolment, HUB_SERVER_NAME, JoinTokenFiles},
 };
 use serde::Serialize;
 use std::{
@@ -37,24 +43,23 @@ pub(crate) fn run(flags: Flags<HubRole>) -> anyhow::Result<ExitCode> {
         output::say(effective.to_yaml().trim_end());
         return Ok(ExitCode::SUCCESS);
     }
+    settings.asks_clients()?;
     process::run(process, |process| serve(process, settings))
 }
 
 async fn serve(process: ProcessSettings, settings: HubSettings) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen().map_err(ProcessError::Signals)?;
     ready_file::clear(process.ready_file.as_deref())?;
+    // First what only one hub can have: one that shares its ports and cannot go on must not take a client from the other.
+    let parts = Parts::make(&settings).await?;
     let listeners = Listeners::bind(&settings)?;
-    let ready = listeners.ready()?;
-    let running = Running::start(&settings, listeners).await?;
-    let Ready { tunnel, gateway, sni, connect, connect_tls, admin, .. } = &ready;
-    if gateway.is_some() && settings.trust.insecure_no_auth {
+    let ready = listeners.ready(settings.trust.insecure_no_auth)?;
+    let running = Running::start(&settings, parts, listeners)?;
+    let Ready { tunnel, gateway, sni, connect, connect_tls, admin, insecure_no_auth, .. } = &ready;
+    if *insecure_no_auth {
         warn!(
-            "Nobody is asked who they are: whoever reaches the gateway on this machine is let in. For trying out only."
-        );
-    } else if gateway.is_some() && settings.trust.files.is_none() {
-        warn!(
-            "The gateway does not authenticate clients: a kube-apiserver does so itself, and services are open to whoever \
-             reaches the gateway, as far as the agents' lists go. Give --auth-config and --policy."
+            "INSECURE: nobody is asked who they are (--insecure-no-auth). Every user and every program of this machine \
+             reaches whatever the agents' lists allow, and nothing is refused here. For trying out only."
         );
     }
     info!(%tunnel, gateway, sni, connect, connect_tls, admin, "The hub is serving.");
@@ -98,7 +103,7 @@ impl Listeners {
         })
     }
 
-    fn ready(&self) -> std::io::Result<Ready> {
+    fn ready(&self, insecure_no_auth: bool) -> std::io::Result<Ready> {
         let address = |listener: &Option<TcpListener>| {
             listener.as_ref().map(|listener| listener.local_addr().map(|a| a.to_string())).transpose()
         };
@@ -111,6 +116,7 @@ impl Listeners {
             admin: address(&self.admin)?,
             gateway: address(&self.gateway)?,
             sni: address(&self.sni)?,
+            insecure_no_auth,
         })
     }
 }
@@ -126,6 +132,8 @@ struct Ready {
     admin: Option<String>,
     gateway: Option<String>,
     sni: Option<String>,
+    /// Whether clients come in without being asked who they are.
+    insecure_no_auth: bool,
 }
 
 // === Running ===
@@ -135,6 +143,7 @@ struct Running {
     hub: Hub,
     ways: Ways,
     trust: Trust,
+    reports: HubReports,
     probe: Arc<HubProbe>,
     no_more_tunnels: CancellationToken,
     no_more_clients: CancellationToken,
@@ -143,18 +152,54 @@ struct Running {
     _background: Vec<AbortOnDropHandle<()>>,
 }
 
-impl Running {
-    async fn start(settings: &HubSettings, listeners: Listeners) -> anyhow::Result<Self> {
+/// A hub before it serves.
+struct Parts {
+    telemetry: Arc<Telemetry>,
+    authority: HubAuthority,
+    trust: Trust,
+    hub: Hub,
+    reports: HubReports,
+    background: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Parts {
+    async fn make(settings: &HubSettings) -> anyhow::Result<Self> {
         let telemetry = Arc::new(Telemetry::new());
+        telemetry.set_insecure(settings.trust.insecure_no_auth);
         let authority = open_authority(settings)?;
         let clusters = Arc::new(ClusterFiles::new(&settings.data_dir));
-        let enrolment = Enrolment::new(&authority, clusters.clone())
+        let trust = Trust::start(&settings.trust, &settings.data_dir, &clusters).await?;
+        let ledger: Arc<dyn ClusterLedger> = match &trust.labels {
+            Some(labels) => Arc::new(LabelledLedger::new(Arc::clone(&clusters), Arc::clone(labels))),
+            None => Arc::clone(&clusters) as _,
+        };
+        let enrolment = Enrolment::new(&authority, ledger)
             .with_join_tokens(Arc::new(JoinTokenFiles::new(&settings.data_dir)))
             .with_lifetime(settings.agent_cert_ttl);
-        let hub = Hub::builder(&authority, clusters).enrolment(enrolment).observer(telemetry.clone()).build()?;
-        let trust = Trust::start(&settings.trust, &settings.data_dir).await?;
-        let ways = Ways::make(settings, &trust, &authority, &hub, &telemetry)?;
-        let probe = Arc::new(HubProbe { hub: hub.clone(), draining: AtomicBool::new(false) });
+        let mut background = vec![process::owned(admin::upkeep(telemetry.handle()))];
+        let mut builder = Hub::builder(&authority, clusters.clone()).enrolment(enrolment).observer(telemetry.clone());
+        if let Some(path) = &settings.services {
+            let (table, text) = hub_services::read(path)?;
+            let services = Arc::new(HubServices::new(table, clusters).audit(trust.recorder()));
+            background.push(process::owned(hub_services::follow(path.clone(), text, Arc::clone(&services))));
+            builder = builder.cluster_adapter(services);
+        }
+        let reports = HubReports::start(&settings.data_dir, settings.reports, &settings.report_sinks)?;
+        let hub = builder.cluster_adapter(reports.adapter.clone()).build()?;
+        Ok(Self { telemetry, authority, trust, hub, reports, background })
+    }
+}
+
+impl Running {
+    fn start(settings: &HubSettings, parts: Parts, listeners: Listeners) -> anyhow::Result<Self> {
+        let Parts { telemetry, authority, trust, hub, reports, mut background } = parts;
+        let pages = ReportApi::new(Arc::clone(&reports.adapter), &settings.data_dir);
+        let ways = Ways::make(settings, &trust, &authority, &hub, &telemetry, pages)?;
+        let probe = Arc::new(HubProbe {
+            hub: hub.clone(),
+            reports: Arc::clone(&reports.adapter),
+            draining: AtomicBool::new(false),
+        });
 
         let (no_more_tunnels, no_more_clients) = (CancellationToken::new(), CancellationToken::new());
         let tunnels = {
@@ -163,19 +208,20 @@ impl Running {
         };
         let client_listeners = [listeners.gateway, listeners.sni, listeners.connect, listeners.connect_tls];
         let clients = ways.serve(client_listeners, &no_more_clients);
-        let mut background = vec![process::owned(admin::upkeep(telemetry.handle()))];
         if let Some(listener) = listeners.admin {
             background.push(process::owned(Admin::new(&telemetry, probe.clone()).serve(listener)));
         }
         let _background = background;
-        Ok(Self { hub, ways, trust, probe, no_more_tunnels, no_more_clients, tunnels, clients, _background })
+        Ok(Self { hub, ways, trust, reports, probe, no_more_tunnels, no_more_clients, tunnels, clients, _background })
     }
 
     /// Ends in the order that loses nobody, also when another hub has taken over the ports: first nobody is told to come here,
     /// then agents are told to move while clients that were accepted are still served.
     async fn end(self, grace: Duration) {
-        let Self { hub, ways, trust, probe, no_more_tunnels, no_more_clients, tunnels, clients, _background } = self;
+        let Self { hub, ways, trust, reports, probe, no_more_tunnels, no_more_clients, tunnels, clients, _background } =
+            self;
         probe.draining.store(true, Ordering::Relaxed);
+        reports.stop();
         no_more_tunnels.cancel();
         let _ = tunnels.await;
         let finish_clients = async {
@@ -214,6 +260,8 @@ struct Ways {
     sni: Arc<Gateway<SniAdapter<Hub>>>,
     connect: Arc<Gateway<ConnectAdapter<Hub>>>,
     connect_tls: Arc<Gateway<ConnectAdapter<Hub>>>,
+    /// Follows the file of the providers.
+    _following: Option<AbortOnDropHandle<()>>,
 }
 
 impl Ways {
@@ -223,6 +271,7 @@ impl Ways {
         authority: &HubAuthority,
         hub: &Hub,
         telemetry: &Arc<Telemetry>,
+        reports: ReportApi,
     ) -> anyhow::Result<Self> {
         let mut config = HttpConfig::default();
         config.wait_for_tunnel = settings.gateway_wait;
@@ -230,6 +279,11 @@ impl Ways {
         let mut http = HttpAdapter::new(hub.clone(), config, telemetry.clone());
         let (fields, prefixes) = trust.forwarded();
         http = http.checkpoint(trust.checkpoint.clone()).forwarded(fields, prefixes);
+        http = http.own_pages(Arc::new(HubPages { can_i: trust.can_i.clone(), reports }));
+        if settings.trust.files.is_none() {
+            // Nobody is asked who they are, so no web page may get here by a name of its own.
+            http = http.hosts(settings.hub_names.iter().cloned().chain([HUB_SERVER_NAME.to_owned()]));
+        }
         if !settings.gateway_plain {
             http = http.tls(authority.gateway_config_for(trust.client_authorities())?);
         }
@@ -242,7 +296,10 @@ impl Ways {
         let mut config = SniConfig::new(&settings.sni_suffix);
         config.wait_for_tunnel = settings.gateway_wait;
         let sni = SniAdapter::new(hub.clone(), config, telemetry.clone()).checkpoint(trust.checkpoint.clone());
+        let tls = [http.shared_tls(), connect_tls.shared_tls()].into_iter().flatten().collect();
+        let following = trust.keep(Collecting { authority: authority.clone(), guard: http.guard(), tls });
         Ok(Self {
+            _following: following,
             http: Arc::new(Gateway::new(http)),
             sni: Arc::new(Gateway::new(sni)),
             connect: Arc::new(Gateway::new(connect)),
@@ -295,6 +352,7 @@ fn accept<A: HubAdapter>(
 
 struct HubProbe {
     hub: Hub,
+    reports: Arc<ReportAdapter>,
     draining: AtomicBool,
 }
 
@@ -306,5 +364,9 @@ impl Probe for HubProbe {
     fn tunnels(&self) -> Vec<TunnelProbe> {
         let tunnels = self.hub.tunnels().into_iter();
         tunnels.map(|tunnel| TunnelProbe { cluster: tunnel.cluster.to_string(), rtt: tunnel.rtt }).collect()
+    }
+
+    fn kept(&self) -> Vec<Kept> {
+        self.reports.kept()
     }
 }

@@ -11,3 +11,9 @@ pub(crate) fn say(line: &str) {
 pub(crate) fn note(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
+
+/// Prints bytes as they are; says whether anybody still reads them.
+pub(crate) fn raw(bytes: &[u8]) -> bool {
+    let mut out = std::io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).is_ok()
+}

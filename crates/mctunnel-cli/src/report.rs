@@ -2,17 +2,24 @@
 
 use crate::{
     agent_identity::NotEnrolled,
+    agent_reports::NoKubernetes,
     audit::AuditFailed,
     ca::StillNeeded,
     cluster_access::{CaFileError, NoToken},
+    container_log::NoLog,
     control::ControlError,
     demo::DemoFailed,
     explain::UnknownCode,
+    hub_client::AskFailed,
+    hub_services::ServicesFileError,
     listen::ListenError,
+    logs::NotAPod,
     output,
     process::ProcessError,
     ready_file::ReadyFileError,
+    reports,
     settings::ConfigError,
+    tls_roots::NoRoots,
     trust::UnclearTrust,
 };
 use anyhow::Error;
@@ -24,6 +31,7 @@ use mctunnel::{
     },
     core::InvalidClusterName,
     kube::{InvalidServiceRule, KubeError},
+    report::{ReportError, kind::InvalidKind},
 };
 use mctunnel_audit::AuditError;
 use mctunnel_authn::AuthnError;
@@ -79,11 +87,20 @@ fn coded(error: &Error) -> (Option<ErrorCode>, u8) {
         (Some(error.code()), RUNTIME)
     } else if let Some(error) = error.downcast_ref::<OpenStoreError>() {
         (Some(error.code()), RUNTIME)
+    } else if let Some(coded) = of_reports(error) {
+        coded
+    } else if let Some(error) = error.downcast_ref::<ServicesFileError>() {
+        (Some(error.code()), USAGE)
     } else if let Some(error) = error.downcast_ref::<NoToken>() {
         (Some(error.code()), USAGE)
     } else if let Some(error) = error.downcast_ref::<CaFileError>() {
         (Some(error.code()), RUNTIME)
     } else if let Some(error) = error.downcast_ref::<InvalidQuestion>() {
+        (Some(error.code()), USAGE)
+    } else if let Some(error) = error.downcast_ref::<AskFailed>() {
+        // Not the status of a no.
+        (Some(error.code()), USAGE)
+    } else if let Some(error) = error.downcast_ref::<NoRoots>() {
         (Some(error.code()), USAGE)
     } else if let Some(error) = error.downcast_ref::<UnknownCode>() {
         (Some(error.code()), USAGE)
@@ -113,6 +130,22 @@ fn coded(error: &Error) -> (Option<ErrorCode>, u8) {
     } else {
         (None, RUNTIME)
     }
+}
+
+/// What is about reports.
+fn of_reports(error: &Error) -> Option<(Option<ErrorCode>, u8)> {
+    let (code, status) = if let Some(error) = error.downcast_ref::<InvalidKind>() {
+        (reports::code_of(error), USAGE)
+    } else if let Some(error) = error.downcast_ref::<NoKubernetes>() {
+        (error.code(), USAGE)
+    } else if let Some(error) = error.downcast_ref::<NotAPod>() {
+        (error.code(), USAGE)
+    } else if let Some(error) = error.downcast_ref::<NoLog>() {
+        (error.code(), RUNTIME)
+    } else {
+        (error.downcast_ref::<ReportError>()?.code(), RUNTIME)
+    };
+    Some((Some(code), status))
 }
 
 fn of_agent(error: &InvalidAgent) -> (Option<ErrorCode>, u8) {

@@ -6,6 +6,8 @@ mod error;
 mod file_value;
 mod flags;
 mod nearest;
+mod report_table;
+mod reports;
 mod roles;
 mod show;
 mod source;
@@ -16,6 +18,7 @@ mod tests;
 pub(crate) use error::ConfigError;
 pub(crate) use flags::Flags;
 pub(crate) use nearest::nearest;
+pub(crate) use reports::ReportSettings;
 pub(crate) use roles::{
     AgentSettings, ClusterSettings, HubSettings, JoinBy, LogFormat, ProcessSettings, TrustSettings,
 };

@@ -22,6 +22,7 @@ pub(crate) struct Telemetry {
     reconnects: Counter,
     draining: Gauge,
     refused_peers: Mutex<Pace>,
+    refused_services: Mutex<Pace>,
     tunnel_was_up: watch::Sender<bool>,
 }
 
@@ -52,6 +53,7 @@ impl Telemetry {
             recorder,
             clusters: RwLock::default(),
             refused_peers: Mutex::default(),
+            refused_services: Mutex::default(),
             tunnel_was_up: watch::Sender::new(false),
         }
     }
@@ -65,6 +67,12 @@ impl Telemetry {
     pub(crate) async fn tunnel_was_up(&self) {
         // Fails only when the sender is gone, and we are the sender.
         let _ = self.tunnel_was_up.subscribe().wait_for(|was_up| *was_up).await;
+    }
+
+    /// Says on every scrape whether clients come in without being asked who they are.
+    pub(crate) fn set_insecure(&self, insecure: bool) {
+        let gauge = self.recorder.register_gauge(&Key::from_name(INSECURE), &METADATA);
+        gauge.set(if insecure { 1.0 } else { 0.0 });
     }
 
     fn counter(&self, name: &'static str, labels: Vec<Label>) -> Counter {
@@ -160,6 +168,13 @@ impl Observe for Telemetry {
                 self.count_refused(cluster, code);
                 debug!(cluster, to = target, code, reason, "A stream was refused.");
             }
+            Happening::HubServiceRefused { cluster, service, code, reason } => {
+                self.count_refused(cluster.as_str(), code);
+                // Whoever reaches an exposed listener can cause this line, at both ends.
+                if let Some(left_out) = self.refused_services.lock().mention() {
+                    warn!(%cluster, service, code, reason, left_out, "A service of the hub was refused.");
+                }
+            }
             Happening::StreamEnded { cluster, bytes_up, bytes_down, lasted, error } => {
                 self.count_ended(cluster, *bytes_up, *bytes_down);
                 debug!(%cluster, bytes_up, bytes_down, ?lasted, error, "A stream ended.");
@@ -228,6 +243,7 @@ const STREAM_BYTES: &str = "mctunnel_stream_bytes_total";
 const OPEN_SECONDS: &str = "mctunnel_open_seconds";
 const RECONNECTS: &str = "mctunnel_reconnects_total";
 const DRAINING: &str = "mctunnel_draining";
+const INSECURE: &str = "mctunnel_insecure_no_auth";
 
 /// From a target on the same machine to one that takes as long as it may.
 const OPEN_BUCKETS: &[f64] = &[0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -261,6 +277,7 @@ fn describe(recorder: &PrometheusRecorder) {
         (BUILD, "1, with the version as a label"),
         (STREAMS_OPEN, "Streams that are open"),
         (DRAINING, "1 once a drain has begun"),
+        (INSECURE, "1 if clients come in without being asked who they are"),
     ] {
         recorder.describe_gauge(name.into(), None, help.into());
     }

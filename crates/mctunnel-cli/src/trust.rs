@@ -1,27 +1,40 @@
 //! Who comes in at the hub, what they may do and where it is written down: the checkpoint of all ways in, made from the settings.
 
-use crate::{control, settings::TrustSettings, stored_api_keys::StoredApiKeys};
+use crate::{
+    can_i::page::CanIPage,
+    cluster_labels::{self, KnownLabels},
+    control, process,
+    settings::TrustSettings,
+    stored_api_keys::StoredApiKeys,
+};
 use mctunnel::{
-    Checkpoint, ErrorCode,
+    Checkpoint, ClusterFiles, ErrorCode, HubAuthority,
     core::{Access, Audit, Authorize, Decision, DynAuthenticate, Limit, PassThrough, Place, Store, Unaudited},
+    gateway::{SharedTls, http::SharedGuard},
     kube::{ClusterAccess, ClusterTokenReview},
 };
-use mctunnel_audit::{AuditConfig, AuditLog, FileConfig};
+use mctunnel_audit::AuditLog;
 use mctunnel_authn::{ApiKeyStore, AuthParts, ReviewToken, SharedChain, Wants};
-use mctunnel_policy::{ClusterLabels, Quotas, ReloadingPolicy, Shadow};
+use mctunnel_policy::{Quotas, ReloadingPolicy, Shadow};
 use mctunnel_store::FileStore;
 use rustls_pki_types::CertificateDer;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 /// What the ways in need, and what must live as long as they do.
 pub(crate) struct Trust {
     pub(crate) checkpoint: Checkpoint,
-    /// What listeners collect for the providers.
-    wants: Wants,
+    /// The providers, if clients are asked who they are.
+    chain: Option<SharedChain>,
+    /// Answers what the policy would decide; without a policy nothing does.
+    pub(crate) can_i: Option<CanIPage>,
+    /// The labels of clusters, if there is a policy that could choose by them.
+    pub(crate) labels: Option<Arc<KnownLabels>>,
+    _following: Option<AbortOnDropHandle<()>>,
     audit: Option<Arc<AuditLog>>,
     /// Commands that change keys while the hub runs.
     _control: Option<control::Control>,
@@ -29,46 +42,78 @@ pub(crate) struct Trust {
 
 impl Trust {
     /// Reads the files and starts to watch them.
-    pub(crate) async fn start(settings: &TrustSettings, data_dir: &Path) -> anyhow::Result<Self> {
+    pub(crate) async fn start(
+        settings: &TrustSettings,
+        data_dir: &Path,
+        clusters: &Arc<ClusterFiles>,
+    ) -> anyhow::Result<Self> {
         let audit = settings.audit.open(data_dir)?.map(Arc::new);
-        let recorded: Arc<dyn Audit> = match &audit {
-            Some(log) => Arc::clone(log) as _,
-            None => Arc::new(Unaudited),
-        };
+        let recorded = recorder_of(audit.as_ref());
         let Some(Files { providers, policy, next }) = &settings.files else {
             let open: (Arc<dyn DynAuthenticate>, Arc<dyn Authorize>) = (Arc::new(PassThrough), Arc::new(PassThrough));
             let checkpoint = Checkpoint::new(open.0, open.1, recorded);
-            return Ok(Self { checkpoint, wants: Wants::default(), audit, _control: None });
+            return Ok(Self {
+                checkpoint,
+                chain: None,
+                can_i: None,
+                labels: None,
+                _following: None,
+                audit,
+                _control: None,
+            });
         };
         let store: Arc<dyn Store> = Arc::new(FileStore::open(data_dir)?);
         let api_keys: Arc<dyn ApiKeyStore> = Arc::new(StoredApiKeys::open(Arc::clone(&store))?);
         let control = control::serve(data_dir, store)?;
         let parts = AuthParts { reviews: reviews(settings).await?, api_keys: Some(api_keys), ..AuthParts::default() };
         let chain = SharedChain::watch(providers.clone(), parts).await?;
-        let labels = ClusterLabels::new();
+        let labels = cluster_labels::read(clusters)?;
         let live = ReloadingPolicy::watch(policy.clone(), labels.clone()).await?;
         let quotas = live.quotas();
+        let can_i = Some(CanIPage::new(live.clone()));
+        let mut policies = vec![live.clone()];
         let authorize: Arc<dyn Authorize> = match next {
             Some(next) => {
                 info!(policy = %next.display(), "Decisions that the next policy would change are logged.");
-                Arc::new(Shadow::new(live, ReloadingPolicy::watch(next.clone(), labels).await?))
+                let next = ReloadingPolicy::watch(next.clone(), labels.clone()).await?;
+                policies.push(next.clone());
+                Arc::new(Shadow::new(live, next))
             }
             None => Arc::new(live),
         };
         info!(providers = %providers.display(), policy = %policy.display(), "Clients are authenticated and authorised.");
-        let wants = chain.wants();
-        let checkpoint = Checkpoint::new(Arc::new(chain), authorize, recorded).with_limit(Arc::new(ByPolicy(quotas)));
-        Ok(Self { checkpoint, wants, audit, _control: Some(control) })
+        let authenticate = Arc::new(chain.clone());
+        let checkpoint = Checkpoint::new(authenticate, authorize, recorded).with_limit(Arc::new(ByPolicy(quotas)));
+        let labels = Arc::new(KnownLabels::new(Arc::clone(clusters), policies, labels));
+        let _following = Some(process::owned(Arc::clone(&labels).follow()));
+        let (chain, labels) = (Some(chain), Some(labels));
+        Ok(Self { checkpoint, chain, can_i, labels, _following, audit, _control: Some(control) })
+    }
+
+    /// What listeners collect for the providers, as it is now.
+    fn wants(&self) -> Wants {
+        self.chain.as_ref().map(SharedChain::wants).unwrap_or_default()
+    }
+
+    /// Has the listeners collect what the providers want whenever their file changes.
+    pub(crate) fn keep(&self, collecting: Collecting) -> Option<AbortOnDropHandle<()>> {
+        Some(process::owned(collecting.follow(self.chain.clone()?)))
     }
 
     /// Who may have signed clients' certificates.
     pub(crate) fn client_authorities(&self) -> Vec<CertificateDer<'static>> {
-        self.wants.authorities.iter().cloned().map(CertificateDer::from).collect()
+        authorities(self.wants())
     }
 
     /// The fields of a front proxy, and the beginnings of such.
     pub(crate) fn forwarded(&self) -> (Vec<String>, Vec<String>) {
-        (self.wants.fields.clone(), self.wants.field_prefixes.clone())
+        let wants = self.wants();
+        (wants.fields, wants.field_prefixes)
+    }
+
+    /// Where streams that clusters open are written down.
+    pub(crate) fn recorder(&self) -> Arc<dyn Audit> {
+        recorder_of(self.audit.as_ref())
     }
 
     /// Writes the last records. Called when no request is left.
@@ -77,6 +122,42 @@ impl Trust {
             && let Err(error) = log.close()
         {
             warn!(%error, "The last records of the audit log may be missing.");
+        }
+    }
+}
+
+fn recorder_of(audit: Option<&Arc<AuditLog>>) -> Arc<dyn Audit> {
+    match audit {
+        Some(log) => Arc::clone(log) as _,
+        None => Arc::new(Unaudited),
+    }
+}
+
+fn authorities(wants: Wants) -> Vec<CertificateDer<'static>> {
+    wants.authorities.into_iter().map(CertificateDer::from).collect()
+}
+
+/// Where listeners are told what to collect.
+pub(crate) struct Collecting {
+    pub(crate) authority: HubAuthority,
+    pub(crate) guard: SharedGuard,
+    /// Of those ways in that have TLS.
+    pub(crate) tls: Vec<SharedTls>,
+}
+
+impl Collecting {
+    async fn follow(self, chain: SharedChain) {
+        let mut changes = chain.changes();
+        while changes.changed().await.is_ok() {
+            self.set(chain.wants());
+        }
+    }
+
+    fn set(&self, wants: Wants) {
+        self.guard.set_forwarded(wants.fields.clone(), wants.field_prefixes.clone());
+        match self.authority.gateway_config_for(authorities(wants)) {
+            Ok(config) => self.tls.iter().for_each(|tls| tls.set(&config)),
+            Err(error) => warn!(%error, "Clients' certificates are still checked against the CAs of before."),
         }
     }
 }
@@ -120,49 +201,77 @@ pub(crate) struct Files {
     pub(crate) next: Option<PathBuf>,
 }
 
-/// Where requests are written down.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum AuditTo {
-    Off,
-    DataDir,
-    Stdout,
-    File(PathBuf),
-}
-
-impl AuditTo {
-    fn open(&self, data_dir: &Path) -> anyhow::Result<Option<AuditLog>> {
-        let mut config = AuditConfig::default();
-        match self {
-            Self::Off => return Ok(None),
-            Self::DataDir => config.file = Some(FileConfig::in_data_dir(data_dir)),
-            Self::Stdout => config.stdout = true,
-            Self::File(path) => config.file = Some(FileConfig::new(path)),
-        }
-        Ok(Some(AuditLog::open(config)?))
-    }
-}
-
 /// The settings about clients contradict each other.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnclearTrust {
     /// Who they are is asked, but not what they may do, or the other way round.
     #[error("{given} is given without {missing}")]
     Half { given: &'static str, missing: &'static str },
+    /// Something is said about a webhook that there is not.
+    #[error("{given} is given without --audit-webhook")]
+    NoWebhook { given: &'static str },
     /// Both.
     #[error("--insecure-no-auth contradicts --auth-config")]
     Both,
     /// Clients of a network would come in unasked.
-    #[error("--insecure-no-auth is for loopback, and --gateway-listen is {0}")]
-    Exposed(std::net::SocketAddr),
+    #[error("--insecure-no-auth is for this machine alone, and {flag} {address} is not loopback")]
+    Exposed { flag: &'static str, address: std::net::SocketAddr },
+    /// Clients would come in, and nothing says who they are.
+    #[error("nothing says who clients are that come in at {ways}")]
+    Nobody { ways: String },
 }
 
 impl UnclearTrust {
     pub(crate) fn code(&self) -> ErrorCode {
         let remedy = match self {
             Self::Half { .. } => "give both --auth-config and --policy: who clients are, and what they may do",
+            Self::NoWebhook { .. } => "say with --audit-webhook where records are sent to",
             Self::Both => "leave out --insecure-no-auth",
-            Self::Exposed(_) => "give --auth-config and --policy, or listen on 127.0.0.1",
+            Self::Exposed { .. } => {
+                "give --auth-config and --policy; or listen on 127.0.0.1 for all clients, or 'off', as in --gateway-listen 127.0.0.1:8080"
+            }
+            Self::Nobody { .. } => {
+                return ErrorCode {
+                    code: "MCT-HUB-NO-AUTH",
+                    remedy: "add --auth-config FILE and --policy FILE, as in quickstart/; to try out on this machine alone, --insecure-no-auth with --gateway-listen 127.0.0.1:8080",
+                };
+            }
         };
         ErrorCode { code: "MCT-HUB-UNCLEAR-TRUST", remedy }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mctunnel::gateway::http::GuardConfig;
+
+    #[tokio::test]
+    async fn t01_the_names_of_a_front_proxys_fields_follow_the_file() {
+        let temporary = tempfile::tempdir().unwrap();
+        let dir = temporary.path();
+        let authority = HubAuthority::open_or_create(&dir.join("hub"), &[]).unwrap();
+        std::fs::write(dir.join("proxy-ca.pem"), authority.ca_pem()).unwrap();
+        let providers = |field: &str| {
+            let text = format!(
+                "providers:\n  - name: front\n    front_proxy: {{ca_file: proxy-ca.pem, allowed_names: [proxy], user_header: {field}}}\n"
+            );
+            std::fs::write(dir.join("auth.yaml"), text).unwrap();
+        };
+        providers("X-Remote-User");
+        let chain = SharedChain::watch(dir.join("auth.yaml"), AuthParts::default()).await.unwrap();
+        let guard = SharedGuard::from(GuardConfig::default());
+        let collecting = Collecting { authority, guard: guard.clone(), tls: Vec::new() };
+        collecting.set(chain.wants());
+        assert!(guard.now().is_forwarded("X-Remote-User") && !guard.now().is_forwarded("X-Corp-User"));
+        let _following = process::owned(collecting.follow(chain));
+        providers("X-Corp-User");
+        let changed = async {
+            while !guard.now().is_forwarded("X-Corp-User") {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(10), changed).await.expect("it follows");
+        assert!(!guard.now().is_forwarded("X-Remote-User"));
     }
 }

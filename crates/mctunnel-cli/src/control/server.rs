@@ -6,7 +6,7 @@ use super::{
     socket::SocketPath,
     socket_file::SocketFile,
 };
-use crate::process;
+use crate::{few::serve_few, process};
 use mctunnel::ErrorCode;
 use mctunnel_core::Store;
 use mctunnel_store::directory;
@@ -14,7 +14,6 @@ use std::{fs, io, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Dur
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{UnixListener, UnixStream},
-    task::JoinSet,
 };
 use tokio_util::task::AbortOnDropHandle;
 
@@ -24,8 +23,6 @@ const MOST_CONNECTIONS: usize = 16;
 const MOST_BYTES: u64 = 64 << 10;
 /// How long a client may take to say what it wants, and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// After an accept error, such as no file descriptors left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A hub that listens for commands. Dropping it ends that and removes the socket.
 #[derive(Debug)]
@@ -60,29 +57,16 @@ fn remove_stale(path: &SocketPath) -> Result<(), ControlError> {
 }
 
 async fn accept(listener: UnixListener, handler: Arc<Handler>) {
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        if connections.len() >= MOST_CONNECTIONS {
-            connections.join_next().await;
-            continue;
-        }
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let handler = Arc::clone(&handler);
-                connections.spawn(async move {
-                    let served = tokio::time::timeout(PATIENCE, serve_one(stream, handler)).await;
-                    if !matches!(served, Ok(Ok(()))) {
-                        tracing::debug!(?served, "A connection to the control socket broke.");
-                    }
-                });
-            }
-            Err(error) => {
-                tracing::debug!(%error, "A connection to the control socket could not be accepted.");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+    let serve = |stream| {
+        let handler = Arc::clone(&handler);
+        async move {
+            let served = tokio::time::timeout(PATIENCE, serve_one(stream, handler)).await;
+            if !matches!(served, Ok(Ok(()))) {
+                tracing::debug!(?served, "A connection to the control socket broke.");
             }
         }
-    }
+    };
+    serve_few(&listener, MOST_CONNECTIONS, "the control socket", serve).await;
 }
 
 async fn serve_one(stream: UnixStream, handler: Arc<Handler>) -> io::Result<()> {

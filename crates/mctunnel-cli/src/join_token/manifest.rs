@@ -74,6 +74,11 @@ rules:
   - apiGroups: ["discovery.k8s.io"]
     resources: ["endpointslices"]
     verbs: ["get", "list", "watch"]
+  # To report, with --spool: nodes in the status; events with --report-events; logs with --report-logs. Take what is needed.
+  # - {apiGroups: [""], resources: ["nodes"], verbs: ["list"]}
+  # - {apiGroups: ["events.k8s.io"], resources: ["events"], verbs: ["list", "watch"]}
+  # - {apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"]}
+  # - {apiGroups: [""], resources: ["pods/log"], verbs: ["get"]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding

@@ -55,6 +55,12 @@ impl Effective {
             .map_err(|_| self.bad_value(key, format!("{text:?} is not a time such as 250ms, 30s or 5m")))
     }
 
+    /// A number of bytes.
+    pub(crate) fn size(&self, key: &str) -> Result<u64, ConfigError> {
+        let text = self.required(key)?;
+        parse_size(text).ok_or_else(|| self.bad_value(key, format!("{text:?} is not a size such as 512MiB or 2GiB")))
+    }
+
     /// An address to listen on; `None` for `off`.
     pub(crate) fn listen(&self, key: &str) -> Result<Option<SocketAddr>, ConfigError> {
         match self.required(key)? {
@@ -77,4 +83,18 @@ impl Effective {
             Some(Origin::Default) | None => format!("--{}", key.replace('_', "-")),
         }
     }
+}
+
+/// `1048576`, `1024KiB`, `512MiB`, `2GiB`.
+pub(super) fn parse_size(text: &str) -> Option<u64> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit {
+        "" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }

@@ -24,8 +24,11 @@ pub(crate) enum ConfigError {
     /// A setting that must be given is not.
     #[error("{flag} is required")]
     Missing { flag: String },
-    /// CONNECT would listen where others can reach it.
-    #[error("{setting}: {address} is not loopback, and clients of CONNECT are not authenticated")]
+    /// A file with a secret cannot be used.
+    #[error("the secret in {} cannot be read", path.display())]
+    SecretUnreadable { path: PathBuf, source: std::io::Error },
+    /// CONNECT without TLS would listen where others can reach it.
+    #[error("{setting}: {address} is not loopback, and CONNECT without TLS shows the tokens of clients to the network")]
     ConnectExposed { setting: String, address: String },
 }
 
@@ -53,9 +56,12 @@ impl ConfigError {
             Self::Missing { .. } => {
                 ("MCT-CONFIG-MISSING", "give it as a flag, in the environment or in the configuration file; see --help")
             }
+            Self::SecretUnreadable { .. } => {
+                ("MCT-CONFIG-SECRET", "give a file that this user may read, with one line of plain text in it")
+            }
             Self::ConnectExposed { .. } => (
                 "MCT-CONFIG-CONNECT-EXPOSED",
-                "use 127.0.0.1 and let clients come through something that authenticates them, or say --insecure-connect-anywhere",
+                "use 127.0.0.1, or --connect-tls-listen; --insecure-connect-anywhere takes it all the same",
             ),
         };
         ErrorCode { code, remedy }

@@ -1,8 +1,15 @@
 //! The settings of each role as the rest of the program uses them: typed and checked.
 
-use super::{ConfigError, effective::Effective};
-use crate::trust::{AuditTo, Files, UnclearTrust};
-use mctunnel::{AllowList, Host, ProxySettings, Secret, identity::OwnCertificate};
+use super::{ConfigError, effective::Effective, reports::ReportSettings};
+use crate::{
+    audit_sinks::{AuditSettings, AuditTo, WebhookSettings},
+    report_sinks::SinkSettings,
+    trust::{Files, UnclearTrust},
+};
+use mctunnel::{
+    AllowList, Host, ProxySettings, Secret, core::target::Label, identity::OwnCertificate, report::Retention,
+};
+use mctunnel_audit::OnFull;
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 use tracing_subscriber::EnvFilter;
 
@@ -69,6 +76,12 @@ pub(crate) struct HubSettings {
     pub(crate) agent_ca: Option<PathBuf>,
     pub(crate) tunnel_wait: Duration,
     pub(crate) reuse_port: bool,
+    /// What clusters are offered.
+    pub(crate) services: Option<PathBuf>,
+    /// How long reports are kept.
+    pub(crate) reports: Retention,
+    /// Where every report goes as well.
+    pub(crate) report_sinks: SinkSettings,
     pub(crate) trust: TrustSettings,
 }
 
@@ -77,35 +90,30 @@ pub(crate) struct HubSettings {
 pub(crate) struct TrustSettings {
     /// `None`: nobody is asked who they are.
     pub(crate) files: Option<Files>,
-    pub(crate) audit: AuditTo,
+    pub(crate) audit: AuditSettings,
     pub(crate) kubeconfig: Option<PathBuf>,
     pub(crate) insecure_no_auth: bool,
 }
 
 impl TrustSettings {
-    fn read(effective: &Effective, gateway: Option<SocketAddr>) -> anyhow::Result<Self> {
+    fn read(effective: &Effective) -> anyhow::Result<Self> {
         let half = |given, missing| Err(UnclearTrust::Half { given, missing });
+        let next = effective.path("shadow_policy");
+        let kubeconfig = effective.path("review_kubeconfig");
         let files = match (effective.path("auth_config"), effective.path("policy")) {
-            (Some(providers), Some(policy)) => Some(Files { providers, policy, next: effective.path("shadow_policy") }),
+            (Some(providers), Some(policy)) => Some(Files { providers, policy, next }),
             (Some(_), None) => half("--auth-config", "--policy")?,
             (None, Some(_)) => half("--policy", "--auth-config")?,
+            // What is asked for and would not be done is an error, and not silence.
+            (None, None) if next.is_some() => half("--shadow-policy", "--policy")?,
+            (None, None) if kubeconfig.is_some() => half("--review-kubeconfig", "--auth-config")?,
             (None, None) => None,
         };
         let insecure_no_auth = effective.switch("insecure_no_auth")?;
         if insecure_no_auth && files.is_some() {
             return Err(UnclearTrust::Both.into());
         }
-        if let (true, Some(address)) = (insecure_no_auth, gateway.filter(|address| !address.ip().is_loopback())) {
-            return Err(UnclearTrust::Exposed(address).into());
-        }
-        let audit = match effective.required("audit_log")? {
-            "off" => AuditTo::Off,
-            "stdout" => AuditTo::Stdout,
-            "auto" if files.is_some() => AuditTo::DataDir,
-            "auto" => AuditTo::Off,
-            path => AuditTo::File(path.into()),
-        };
-        let kubeconfig = effective.path("review_kubeconfig");
+        let audit = audit_settings(effective, files.is_some())?;
         Ok(Self { files, audit, kubeconfig, insecure_no_auth })
     }
 }
@@ -115,39 +123,69 @@ impl HubSettings {
         let tunnel_listen = effective
             .listen("tunnel_listen")?
             .ok_or_else(|| effective.bad_value("tunnel_listen", "a hub without tunnels is of no use"))?;
-        let gateway_listen = effective.listen("gateway_listen")?;
         let settings = Self {
-            trust: TrustSettings::read(effective, gateway_listen)?,
+            trust: TrustSettings::read(effective)?,
             data_dir: effective.required("data_dir")?.into(),
             tunnel_listen,
-            gateway_listen,
+            gateway_listen: effective.listen("gateway_listen")?,
             sni_listen: effective.listen("sni_listen")?,
             sni_suffix: effective.required("sni_suffix")?.to_owned(),
             gateway_plain: effective.switch("gateway_plain")?,
             gateway_wait: effective.duration("gateway_wait")?,
             server_timing: effective.switch("server_timing")?,
-            connect_listen: connect_listen(effective, "connect_listen")?,
-            connect_tls_listen: connect_listen(effective, "connect_tls_listen")?,
+            connect_listen: effective.listen("connect_listen")?,
+            connect_tls_listen: effective.listen("connect_tls_listen")?,
             admin_listen: effective.listen("admin_listen")?,
             hub_names: effective.texts("hub_name").to_vec(),
             agent_cert_ttl: agent_cert_ttl(effective)?,
             agent_ca: effective.path("agent_ca"),
             tunnel_wait: effective.duration("tunnel_wait")?,
             reuse_port: effective.switch("reuse_port")?,
+            services: effective.path("services"),
+            report_sinks: SinkSettings::read(effective)?,
+            reports: Retention { age: effective.duration("report_keep")?, bytes: effective.size("report_size")? },
         };
+        if settings.trust.insecure_no_auth {
+            settings.stays_on_this_machine()?;
+        }
+        if let (Some(address), true, false) = (
+            settings.connect_listen.filter(|address| !address.ip().is_loopback()),
+            settings.trust.files.is_some(),
+            effective.switch("insecure_connect_anywhere")?,
+        ) {
+            let setting = effective.name_of("connect_listen");
+            return Err(ConfigError::ConnectExposed { setting, address: address.to_string() }.into());
+        }
         Ok((ProcessSettings::read(effective)?, settings))
     }
-}
 
-/// Where CONNECT is taken. TLS or not, its clients are not authenticated.
-fn connect_listen(effective: &Effective, key: &str) -> Result<Option<SocketAddr>, ConfigError> {
-    let listen = effective.listen(key)?;
-    let exposed = listen.filter(|address| !address.ip().is_loopback());
-    if let (Some(address), false) = (exposed, effective.switch("insecure_connect_anywhere")?) {
-        let setting = effective.name_of(key);
-        return Err(ConfigError::ConnectExposed { setting, address: address.to_string() });
+    /// Where clients come in, each with its flag.
+    fn ways_in(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+        let ways = [
+            ("--gateway-listen", self.gateway_listen),
+            ("--sni-listen", self.sni_listen),
+            ("--connect-listen", self.connect_listen),
+            ("--connect-tls-listen", self.connect_tls_listen),
+        ];
+        ways.into_iter().filter_map(|(flag, address)| Some((flag, address?)))
     }
-    Ok(listen)
+
+    /// A hub whose clients nobody asks who they are is for its own machine alone.
+    fn stays_on_this_machine(&self) -> Result<(), UnclearTrust> {
+        match self.ways_in().find(|(_, address)| !address.ip().is_loopback()) {
+            Some((flag, address)) => Err(UnclearTrust::Exposed { flag, address }),
+            None => Ok(()),
+        }
+    }
+
+    /// Nobody comes in unasked, unless somebody said in so many words that they may. Asked before anything is started.
+    pub(crate) fn asks_clients(&self) -> Result<(), UnclearTrust> {
+        if self.trust.files.is_some() || self.trust.insecure_no_auth {
+            return Ok(());
+        }
+        let ways: Vec<String> = self.ways_in().map(|(flag, address)| format!("{flag} {address}")).collect();
+        if ways.is_empty() { Ok(()) } else { Err(UnclearTrust::Nobody { ways: ways.join(", ") }) }
+    }
 }
 
 /// What an agent is told.
@@ -158,6 +196,11 @@ pub(crate) struct AgentSettings {
     pub(crate) hub_server_name: Option<String>,
     pub(crate) allow: AllowList,
     pub(crate) admin_listen: Option<SocketAddr>,
+    /// Services of the hub, and where to listen for each.
+    pub(crate) expose: Vec<(Label, SocketAddr)>,
+    /// Where reports wait, if there are any.
+    pub(crate) report: Option<ReportSettings>,
+    pub(crate) report_listen: Option<SocketAddr>,
     pub(crate) proxy: ProxySettings,
     pub(crate) cluster: ClusterSettings,
 }
@@ -203,6 +246,45 @@ impl JoinBy {
     }
 }
 
+fn audit_settings(effective: &Effective, has_policy: bool) -> anyhow::Result<AuditSettings> {
+    let to = match effective.required("audit_log")? {
+        "off" => AuditTo::Off,
+        "stdout" => AuditTo::Stdout,
+        "auto" if has_policy => AuditTo::DataDir,
+        "auto" => AuditTo::Off,
+        path => AuditTo::File(path.into()),
+    };
+    let on_full = match effective.required("audit_on_full")? {
+        "refuse" => OnFull::Refuse,
+        "drop-and-count" => OnFull::DropAndCount,
+        other => {
+            let problem = format!("{other:?} is neither refuse nor drop-and-count");
+            return Err(effective.bad_value("audit_on_full", problem).into());
+        }
+    };
+    let queue = effective.required("audit_webhook_queue")?;
+    let queue: NonZeroUsize = queue
+        .parse()
+        .map_err(|_| effective.bad_value("audit_webhook_queue", format!("{queue:?} is not a number of records")))?;
+    let (ca, authorization_file) =
+        (effective.path("audit_webhook_ca"), effective.path("audit_webhook_authorization_file"));
+    let half = |given| Err(UnclearTrust::NoWebhook { given });
+    let webhook = match effective.text("audit_webhook") {
+        Some(url) => {
+            let webhook = WebhookSettings { url: url.to_owned(), ca, authorization_file, queue: queue.get() };
+            if webhook.shows_its_secret() {
+                let problem = "what the webhook is shown could be read on the way: write https://";
+                return Err(effective.bad_value("audit_webhook", problem).into());
+            }
+            Some(webhook)
+        }
+        None if ca.is_some() => half("--audit-webhook-ca")?,
+        None if authorization_file.is_some() => half("--audit-webhook-authorization-file")?,
+        None => None,
+    };
+    Ok(AuditSettings { to, webhook, on_full })
+}
+
 /// A certificate has to live long enough to be used.
 fn agent_cert_ttl(effective: &Effective) -> Result<Duration, ConfigError> {
     let life = effective.duration("agent_cert_ttl")?;
@@ -210,6 +292,19 @@ fn agent_cert_ttl(effective: &Effective) -> Result<Duration, ConfigError> {
         return Err(effective.bad_value("agent_cert_ttl", "a certificate lives for at least 1s"));
     }
     Ok(life)
+}
+
+/// Which service of the hub is reached where.
+fn exposed(effective: &Effective) -> Result<Vec<(Label, SocketAddr)>, ConfigError> {
+    let read = |text: &String| {
+        let (name, address) = text.split_once('=')?;
+        Some((Label::parse(name).ok()?, address.parse().ok()?))
+    };
+    let all = effective.texts("expose").iter().map(|text| {
+        let forms = "is not a service and an address such as hub-apiserver=127.0.0.1:16443";
+        read(text).ok_or_else(|| effective.bad_value("expose", format!("{text:?} {forms}")))
+    });
+    all.collect()
 }
 
 /// What an agent is told about its cluster.
@@ -277,6 +372,9 @@ impl AgentSettings {
             hub_server_name,
             allow: AllowList::parse(effective.texts("allow"))?,
             admin_listen: effective.listen("admin_listen")?,
+            expose: exposed(effective)?,
+            report: ReportSettings::read(effective)?,
+            report_listen: effective.listen("report_listen")?,
             proxy: ProxySettings::parse(effective.text("https_proxy"), effective.text("no_proxy"))?,
             cluster: ClusterSettings::read(effective)?,
         };

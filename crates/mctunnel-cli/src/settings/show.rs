@@ -28,7 +28,7 @@ impl Effective {
             Origin::Given(name) => name,
         };
         let mut texts = value.texts.iter().map(|text| match key {
-            "https_proxy" => masked(text),
+            "https_proxy" | "audit_webhook" | "report_webhook" | "report_otlp" => masked(text),
             "join_token" => "***".to_owned(),
             _ => text.clone(),
         });
@@ -44,13 +44,17 @@ impl Effective {
     }
 }
 
-/// The URL without its user and password.
+/// The URL without its user, its password and its query, which may be a key. A password may have a `?`, so it goes first.
 fn masked(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
-    match rest.rsplit_once('@') {
+    let masked = match rest.rsplit_once('@') {
         Some((_, host)) if scheme.is_empty() => format!("***@{host}"),
         Some((_, host)) => format!("{scheme}://***@{host}"),
         None => url.to_owned(),
+    };
+    match masked.split_once('?') {
+        Some((shown, _)) => format!("{shown}?***"),
+        None => masked,
     }
 }
 

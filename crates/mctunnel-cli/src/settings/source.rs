@@ -71,7 +71,8 @@ impl Source {
             if let Some((name, text)) = given {
                 let texts = match setting.shape {
                     Shape::Many => {
-                        text.split(',').map(|part| part.trim().to_owned()).filter(|p| !p.is_empty()).collect()
+                        let parts = text.split(setting.separator).map(|part| part.trim().to_owned());
+                        parts.filter(|part| !part.is_empty()).collect()
                     }
                     Shape::One | Shape::Switch => vec![text.clone()],
                 };

@@ -1,5 +1,7 @@
 //! The table of settings. Flags, environment variables, keys of the file, help and `--print-config` are all made from it.
 
+use super::report_table::HUB_REPORTS;
+
 /// One setting.
 #[derive(Debug)]
 pub(crate) struct Setting {
@@ -12,6 +14,8 @@ pub(crate) struct Setting {
     pub(crate) places: Places,
     /// Variables of other programs that also count, below our own.
     pub(crate) also: &'static [&'static str],
+    /// What is between several values in one variable.
+    pub(crate) separator: char,
     pub(crate) help: &'static str,
 }
 
@@ -69,7 +73,7 @@ pub(crate) trait Role {
 pub(crate) struct HubRole;
 
 impl Role for HubRole {
-    const SETTINGS: &'static [&'static [Setting]] = &[HUB, EVERY_ROLE];
+    const SETTINGS: &'static [&'static [Setting]] = &[HUB, HUB_REPORTS, EVERY_ROLE];
 }
 
 #[derive(Debug)]
@@ -80,13 +84,18 @@ impl Role for AgentRole {
 }
 
 /// The settings of all roles: a variable may be meant for another role that shares the environment.
-pub(crate) const ALL: &[&[Setting]] = &[HUB, AGENT, EVERY_ROLE];
+pub(crate) const ALL: &[&[Setting]] = &[HUB, HUB_REPORTS, AGENT, EVERY_ROLE];
 
-const fn one(key: &'static str, value: &'static str, default: Option<&'static str>, help: &'static str) -> Setting {
-    Setting { key, value, shape: Shape::One, default, places: Places::Anywhere, also: &[], help }
+pub(super) const fn one(
+    key: &'static str,
+    value: &'static str,
+    default: Option<&'static str>,
+    help: &'static str,
+) -> Setting {
+    Setting { key, value, shape: Shape::One, default, places: Places::Anywhere, also: &[], separator: ',', help }
 }
 
-const fn many(key: &'static str, value: &'static str, help: &'static str) -> Setting {
+pub(super) const fn many(key: &'static str, value: &'static str, help: &'static str) -> Setting {
     Setting { shape: Shape::Many, ..one(key, value, None, help) }
 }
 
@@ -133,7 +142,7 @@ const HUB: &[Setting] = &[
         "FILE",
         None,
         "Who clients are: a YAML file with providers (OIDC, certificates, API keys, TokenReview, a front proxy); watched. \
-         Needs --policy",
+         Needs --policy. A hub with clients does not start without it",
     ),
     one(
         "policy",
@@ -153,19 +162,48 @@ const HUB: &[Setting] = &[
         Some("auto"),
         "Where every request is recorded: a file, 'stdout', 'off', or 'auto': the data directory once there is a policy",
     ),
+    one(
+        "audit_webhook",
+        "URL",
+        None,
+        "Where every record is sent to as well: http[s]://..., by POST, as lines of JSON, in order, at least once",
+    ),
+    one(
+        "audit_webhook_ca",
+        "FILE",
+        None,
+        "Who signed the certificate of the webhook, as PEM; else the CAs of this system. Needs --audit-webhook",
+    ),
+    one(
+        "audit_webhook_authorization_file",
+        "FILE",
+        None,
+        "A file with what the webhook is shown in the header 'authorization', as in 'Bearer ...'. Needs --audit-webhook",
+    ),
+    one("audit_webhook_queue", "N", Some("65536"), "How many records may wait for the webhook"),
+    one(
+        "audit_on_full",
+        "WHAT",
+        Some("refuse"),
+        "What happens to requests that cannot be recorded: 'refuse' them, or serve them: 'drop-and-count'",
+    ),
     one("review_kubeconfig", "FILE", None, "How the hub asks its own cluster whose a token is; in a pod not needed"),
-    switch("insecure_no_auth", "Let every client in that reaches the gateway on loopback; for trying out only"),
+    switch(
+        "insecure_no_auth",
+        "Ask no client who it is, instead of --auth-config; for trying out only. All listeners for clients must be on loopback",
+    ),
     one(
         "connect_listen",
         "ADDR",
         Some("127.0.0.1:8081"),
-        "Where clients send HTTP CONNECT, or 'off'. Clients are not authenticated, so only loopback is taken",
+        "Where clients send HTTP CONNECT, or 'off'. It is without TLS, so only loopback is taken",
     ),
+    one("connect_tls_listen", "ADDR", Some("off"), "Where clients send HTTP CONNECT over TLS, or 'off'"),
     one(
-        "connect_tls_listen",
-        "ADDR",
-        Some("off"),
-        "Where clients send HTTP CONNECT over TLS, or 'off'. TLS authenticates the hub only, so only loopback is taken",
+        "services",
+        "FILE",
+        None,
+        "Services of the hub's side that clusters may reach through their tunnels: a YAML file, watched. Without it there are none",
     ),
     one("admin_listen", "ADDR", Some("127.0.0.1:9090"), "Where /metrics, /healthz and /readyz are, or 'off'"),
     many("hub_name", "NAME", "A further DNS name or IP address for the hub's certificate; may be given many times"),
@@ -190,7 +228,7 @@ const HUB: &[Setting] = &[
     switch("reuse_port", "Share the listening ports with another hub on this machine, to hand over without a gap"),
     switch(
         "insecure_connect_anywhere",
-        "Take CONNECT on an address that is not loopback. Whoever reaches it can reach every allowed target",
+        "Take CONNECT without TLS on an address that is not loopback: the network can read the tokens of clients",
     ),
 ];
 
@@ -287,6 +325,46 @@ const AGENT: &[Setting] = &[
         None,
         "Where the agent keeps its key and its certificate between starts, for itself alone; made with mode 0700",
     ),
+    many(
+        "expose",
+        "NAME=ADDR",
+        "Listen on ADDR and lead each connection to the hub's service NAME, as hub-apiserver=127.0.0.1:16443; may be given many times",
+    ),
+    one(
+        "spool",
+        "DIR",
+        None,
+        "Where reports wait for the hub, on a disk that lasts; made with mode 0700. Without it nothing is reported",
+    ),
+    many(
+        "spool_limit",
+        "LIMIT",
+        "How much of a kind may wait, as KIND=SIZE, where the source then waits, or KIND=SIZE:drop-oldest; '*' is every other kind [default: *=256MiB]",
+    ),
+    many(
+        "report_events",
+        "NAMESPACE",
+        "Report the Kubernetes events of this namespace, '*' for all; may be given many times. Needs --spool and --kubeconfig",
+    ),
+    many("report_event_type", "TYPE", "Only events of this type, Normal or Warning; may be given many times"),
+    many("report_event_reason", "REASON", "Only events with this reason; may be given many times"),
+    Setting {
+        // A selector has commas itself.
+        separator: ';',
+        ..many(
+            "report_logs",
+            "NAMESPACE[=SELECTOR]",
+            "Report the logs of all containers of the pods in this namespace, '*' for all, or of those with these labels, as default=app=web; \
+             may be given many times. Needs --spool and --kubeconfig",
+        )
+    },
+    one("report_log_containers", "N", Some("256"), "How many containers' logs are followed at once; further ones wait"),
+    one(
+        "report_listen",
+        "ADDR",
+        Some("off"),
+        "Where programs in the cluster POST reports to /v1/reports/KIND, or 'off'; needs --spool",
+    ),
     one("admin_listen", "ADDR", Some("off"), "Where /metrics, /healthz and /readyz are, or 'off'"),
     Setting {
         places: Places::NotAsFlag,
@@ -306,7 +384,7 @@ const EVERY_ROLE: &[Setting] = &[
     one("log_format", "FORMAT", Some("auto"), "human, json, or auto: human on a terminal, else json"),
     Setting {
         also: &["RUST_LOG"],
-        ..one("log_level", "LEVEL", Some("info"), "error, warn, info, debug, trace, or a filter such as info,h2=debug")
+        ..one("log_level", "LEVEL", Some("info"), "error, warn, info, debug, or a filter such as info,h2=debug")
     },
     one("threads", "N", Some("auto"), "Worker threads; auto is one for every two cores"),
     Setting {

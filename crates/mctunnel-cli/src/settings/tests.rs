@@ -7,6 +7,7 @@ use super::{
     source::Source,
     table::{ALL, AgentRole, HubRole, Role, Setting, Shape},
 };
+use crate::trust::UnclearTrust;
 use clap::{Args, Command};
 use std::{ffi::OsString, path::Path};
 
@@ -139,17 +140,53 @@ fn a_bad_value_is_told_with_the_name_under_which_it_was_given() {
 }
 
 #[test]
-fn connect_is_taken_on_loopback_only_unless_told_otherwise() {
-    let read = |words: &[&str]| HubSettings::read(&merged::<HubRole>("data_dir: d", &[], words));
-    for flag in ["--connect-listen", "--connect-tls-listen"] {
-        for loopback in ["127.0.0.1:0", "127.9.9.9:1", "[::1]:0", "off"] {
-            assert!(read(&[flag, loopback]).is_ok(), "{flag} {loopback}");
-        }
-        for exposed in ["0.0.0.0:0", "[::]:0", "10.0.0.1:8081"] {
-            let error = read(&[flag, exposed]).expect_err(exposed);
-            assert_eq!(error.downcast_ref::<ConfigError>().unwrap().code().code, "MCT-CONFIG-CONNECT-EXPOSED");
-            assert!(error.to_string().starts_with(flag), "{error}");
-            assert!(read(&[flag, exposed, "--insecure-connect-anywhere"]).is_ok());
+fn connect_without_tls_is_taken_on_loopback_only_unless_told_otherwise() {
+    let read =
+        |words: &[&str]| HubSettings::read(&merged::<HubRole>("data_dir: d\nauth_config: a\npolicy: p", &[], words));
+    for loopback in ["127.0.0.1:0", "127.9.9.9:1", "[::1]:0", "off"] {
+        assert!(read(&["--connect-listen", loopback]).is_ok(), "{loopback}");
+    }
+    for exposed in ["0.0.0.0:0", "[::]:0", "10.0.0.1:8081"] {
+        let error = read(&["--connect-listen", exposed]).expect_err(exposed);
+        assert_eq!(error.downcast_ref::<ConfigError>().unwrap().code().code, "MCT-CONFIG-CONNECT-EXPOSED");
+        assert!(error.to_string().starts_with("--connect-listen"), "{error}");
+        assert!(read(&["--connect-listen", exposed, "--insecure-connect-anywhere"]).is_ok());
+        assert!(read(&["--connect-tls-listen", exposed]).is_ok(), "its clients are asked, and nobody listens in");
+    }
+}
+
+/// The code of the refusal, or that there is none. Reading is what `--print-config` does, too; only starting needs all of it.
+fn trusted(words: &[&str]) -> Result<(), String> {
+    let coded = |error: anyhow::Error| error.downcast_ref::<UnclearTrust>().map(|error| error.code().code.to_owned());
+    let (_, settings) = HubSettings::read(&merged::<HubRole>("data_dir: d", &[], words))
+        .map_err(|error| coded(error).expect("a refusal"))?;
+    settings.asks_clients().map_err(|error| error.code().code.to_owned())
+}
+
+#[test]
+fn t16_clients_are_asked_or_there_are_none_or_the_machine_is_alone() {
+    let unclear = || Err("MCT-HUB-UNCLEAR-TRUST".to_owned());
+    let nobody = || Err("MCT-HUB-NO-AUTH".to_owned());
+    let off = ["--gateway-listen", "off", "--connect-listen", "off"];
+    let here = ["--gateway-listen", "127.0.0.1:0", "--connect-listen", "[::1]:0"];
+    let with = |first: &[&'static str], more: &[&'static str]| [first, more].concat();
+    assert_eq!(trusted(&[]), nobody());
+    assert_eq!(trusted(&here), nobody(), "loopback alone is no reason");
+    assert_eq!(trusted(&off), Ok(()));
+    assert_eq!(trusted(&["--auth-config", "a", "--policy", "p"]), Ok(()));
+    assert_eq!(trusted(&["--auth-config", "a"]), unclear());
+    assert_eq!(trusted(&["--policy", "p"]), unclear());
+    assert_eq!(trusted(&["--shadow-policy", "p"]), unclear());
+    assert_eq!(trusted(&["--review-kubeconfig", "k"]), unclear());
+    assert_eq!(trusted(&["--auth-config", "a", "--policy", "p", "--insecure-no-auth"]), unclear());
+    assert_eq!(trusted(&with(&here, &["--insecure-no-auth"])), Ok(()));
+    assert_eq!(trusted(&["--insecure-no-auth"]), unclear(), "the gateway is on all addresses unless told otherwise");
+    for way in ["--gateway-listen", "--sni-listen", "--connect-listen", "--connect-tls-listen"] {
+        assert_eq!(trusted(&with(&off, &[way, "127.0.0.1:0"])), nobody(), "{way}");
+        assert_eq!(trusted(&with(&off, &[way, "127.0.0.1:0", "--insecure-no-auth"])), Ok(()), "{way}");
+        for exposed in ["0.0.0.0:0", "[::]:0", "10.0.0.1:1"] {
+            let words = [way, exposed, "--insecure-no-auth", "--insecure-connect-anywhere"];
+            assert_eq!(trusted(&with(&off, &words)), unclear(), "{way} {exposed}");
         }
     }
 }
@@ -178,6 +215,20 @@ fn what_is_printed_can_be_read_again_and_shows_no_password() {
 }
 
 #[test]
+fn the_webhook_is_printed_without_its_secrets() {
+    for (url, printed) in [
+        ("https://siem.example.com/in", "https://siem.example.com/in"),
+        ("https://siem.example.com/in?key=hunter2", "https://siem.example.com/in?***"),
+        ("https://user:hunter2@siem.example.com/in", "https://***@siem.example.com/in"),
+        ("https://user:hunter2?x@siem.example.com/in?key=hunter2", "https://***@siem.example.com/in?***"),
+    ] {
+        let yaml = merged::<HubRole>("", &[("MCTUNNEL_AUDIT_WEBHOOK", url)], &[]).to_yaml();
+        let line = format!("audit_webhook: {printed:?} # MCTUNNEL_AUDIT_WEBHOOK");
+        assert!(yaml.lines().any(|one| one == line) && !yaml.contains("hunter2"), "{line}\n{yaml}");
+    }
+}
+
+#[test]
 fn no_error_shows_the_proxy_or_a_line_of_the_file() {
     let secret = "http://user:hunter2@[";
     let effective = merged::<AgentRole>("", &[("HTTPS_PROXY", secret)], &["--join", "j"]);
@@ -193,6 +244,35 @@ fn no_error_shows_the_proxy_or_a_line_of_the_file() {
         let error = file::<AgentRole>(text).expect_err(text);
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
     }
+}
+
+#[test]
+fn logs_are_chosen_by_namespace_and_labels() {
+    let chosen = |variables: &[(&str, &str)], words: &[&str]| {
+        let words = [&["--join", "j", "--spool", "s"], words].concat();
+        let (_, settings) = AgentSettings::read(&merged::<AgentRole>("", variables, &words))?;
+        let logs = settings.report.expect("reports").logs;
+        let text = |selection: &mctunnel::kube::logs::LogSelection| {
+            let namespace = selection.namespace.as_ref().map_or("*", |namespace| namespace.as_str());
+            format!("{namespace} {}", selection.labels.as_ref().map_or("-", |labels| labels.as_str()))
+        };
+        anyhow::Ok((logs.selections.iter().map(text).collect::<Vec<_>>(), logs.containers))
+    };
+    let flags =
+        ["--report-logs", "default", "--report-logs", "*=app=web,tier in (a,b)", "--report-log-containers", "9"];
+    let expected = ["default -".to_owned(), "* app=web,tier in (a,b)".to_owned()];
+    assert_eq!(chosen(&[], &flags).expect("good"), (expected.to_vec(), 9));
+    // A selector has commas, so they do not part selections.
+    let variable = [("MCTUNNEL_REPORT_LOGS", "default; *=app=web,tier in (a,b)")];
+    assert_eq!(chosen(&variable, &[]).expect("good"), (expected.to_vec(), 256));
+    for bad in ["", "Default", "a/b", "default=", "default=app=\"x\"", "=app=web"] {
+        assert!(chosen(&[], &["--report-logs", bad]).is_err(), "{bad}");
+    }
+    for bad in ["0", "1025", "many"] {
+        assert!(chosen(&[], &["--report-log-containers", bad]).is_err(), "{bad}");
+    }
+    let without = merged::<AgentRole>("", &[], &["--join", "j", "--report-logs", "default"]);
+    assert!(AgentSettings::read(&without).is_err_and(|error| error.to_string().contains("--spool")));
 }
 
 #[test]

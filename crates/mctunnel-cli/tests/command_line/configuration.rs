@@ -15,8 +15,11 @@ fn mistakes_have_a_code_a_remedy_and_the_status_of_misuse() {
         (&["hub"], "error[MCT-CONFIG-MISSING]: --data-dir is required\n"),
         (&["agent"], "error[MCT-CONFIG-MISSING]: --join-token with --data-dir, or --join, is required\n"),
         (&["hub", "--data-dir", "d", "--grace", "long"], "error[MCT-CONFIG-BAD-VALUE]: --grace: "),
+        (&["hub", "--data-dir", "d"], "error[MCT-HUB-NO-AUTH]: nothing says who clients are that come in at --gateway"),
+        (&["hub", "--data-dir", "d", "--policy", "p"], "error[MCT-HUB-UNCLEAR-TRUST]: --policy is given without "),
+        (&["hub", "--data-dir", "d", "--insecure-no-auth"], "error[MCT-HUB-UNCLEAR-TRUST]: --insecure-no-auth is for "),
         (
-            &["hub", "--data-dir", "d", "--connect-listen", "0.0.0.0:0"],
+            &["hub", "--data-dir", "d", "--auth-config", "a", "--policy", "p", "--connect-listen", "0.0.0.0:0"],
             "error[MCT-CONFIG-CONNECT-EXPOSED]: --connect-listen: ",
         ),
         (&["agent", "--join", "j", "--allow", "udp://a:1"], "error[MCT-AGENT-BAD-ALLOW-RULE]: "),
@@ -26,8 +29,10 @@ fn mistakes_have_a_code_a_remedy_and_the_status_of_misuse() {
         assert!(wrong.err.starts_with(error), "{arguments:?}\n{}", wrong.err);
         assert!(wrong.err.lines().nth(1).is_some_and(|line| line.starts_with("  remedy: ")), "{}", wrong.err);
     }
-    let exposed = run(&["hub", "--data-dir", "d", "--connect-listen", "0.0.0.0:0"]);
-    assert!(exposed.err.contains("--insecure-connect-anywhere"), "{}", exposed.err);
+    let nobody = run(&["hub", "--data-dir", "d"]);
+    for advice in ["--auth-config FILE and --policy FILE", "--insecure-no-auth with --gateway-listen 127.0.0.1:8080"] {
+        assert!(nobody.err.contains(advice), "{}", nobody.err);
+    }
 }
 
 #[test]
@@ -65,7 +70,8 @@ fn a_port_that_is_taken_is_told_with_its_flag() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
     let data_dir = dir.path().to_str().expect("UTF-8");
-    let failed = run(&["hub", "--data-dir", data_dir, "--tunnel-listen", &address]);
+    let quiet = ["--gateway-listen", "off", "--connect-listen", "off"];
+    let failed = run(&[&["hub", "--data-dir", data_dir, "--tunnel-listen", &address][..], &quiet].concat());
     assert_eq!(failed.status, Some(1), "{failed:?}");
     let error = format!("error[MCT-LISTEN]: --tunnel-listen: cannot listen on {address}: ");
     assert!(failed.err.contains(&error), "{}", failed.err);

@@ -22,7 +22,7 @@ fn create(hub: &Hub, cluster: &str, more: &[&str]) -> Ran {
     made
 }
 
-fn token(hub: &Hub, cluster: &str, more: &[&str]) -> String {
+pub(crate) fn token(hub: &Hub, cluster: &str, more: &[&str]) -> String {
     create(hub, cluster, &[more, &["-o", "token"]].concat()).out.trim().to_owned()
 }
 

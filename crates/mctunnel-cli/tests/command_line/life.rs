@@ -21,7 +21,7 @@ fn a_hub_says_where_it_serves_and_ends_on_a_signal() {
         let line: Value = serde_json::from_str(line).expect("one JSON object per line");
         assert!(line["level"].is_string() && line["message"].is_string(), "{line}");
     }
-    assert!(log.contains(hub.address("tunnel")) && log.contains("The gateway does not authenticate clients"), "{log}");
+    assert!(log.contains(hub.address("tunnel")) && log.contains("INSECURE: nobody is asked who they are"), "{log}");
 }
 
 #[test]
@@ -32,12 +32,15 @@ fn the_admin_pages_answer() {
     assert_eq!(get(admin, "/readyz"), (200, "ok\n".to_owned()));
     assert!(get(admin, "/").1.contains("/metrics"));
     assert_eq!(get(admin, "/other").0, 404);
-    assert_eq!(request(admin, "POST /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").0, 405);
+    assert_eq!(request(admin, "POST /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").0, 405);
+    let rebound = "GET /metrics HTTP/1.1\r\nHost: attacker.test:9090\r\nConnection: close\r\n\r\n";
+    assert_eq!(request(admin, rebound).0, 421, "a web page's own name that leads here");
     let (status, metrics) = get(admin, "/metrics");
     assert_eq!(status, 200);
     for line in [
         "mctunnel_tunnels 0",
         "mctunnel_draining 0",
+        "mctunnel_insecure_no_auth 1",
         concat!("mctunnel_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
     ] {
         assert!(metrics.lines().any(|l| l == line), "{line}\n{metrics}");
@@ -165,11 +168,34 @@ fn two_hubs_share_their_ports_to_hand_over() {
     assert_eq!(second.address("tunnel"), first.address("tunnel"));
 }
 
+/// API keys and audit log have one writer. The second hub says so and ends, and the first goes on.
+#[test]
+fn a_second_hub_does_not_take_the_keys_of_one_that_asks_its_clients() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (auth, policy) = (path("auth.yaml"), path("policy.yaml"));
+    std::fs::write(&auth, "providers: [{name: keys, api_keys: {}}]\n").expect("a file");
+    std::fs::write(&policy, "version: 1\nroles: {}\nbindings: []\ndeny: []\n").expect("a file");
+    let flags = ["--reuse-port", "--gateway-plain", "--auth-config", &auth, "--policy", &policy];
+    let first = Hub::start(&flags);
+    let (data_dir, tunnel, gateway) = (first.path("data"), first.address("tunnel"), first.address("gateway"));
+    let again = ["hub", "--data-dir", &data_dir, "--tunnel-listen", tunnel, "--gateway-listen", gateway];
+    let again = [&again[..], &["--connect-listen", "off", "--admin-listen", "off"], &flags].concat();
+    for (more, code) in [(vec![], "MCT-AUDIT-IN-USE"), (vec!["--audit-log", &path("audit.log")], "MCT-STORE-IN-USE")] {
+        let second = ran(&mut mctunnel(&[&again[..], &more].concat()));
+        assert_eq!(second.status, Some(1), "{second:?}");
+        assert!(second.err.contains(&format!("error[{code}]: ")) && second.err.contains("remedy: "), "{second:?}");
+    }
+    let asked = "GET /nowhere/version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    assert_eq!(request(gateway, asked).0, 401, "the first still asks");
+}
+
 #[test]
 fn the_demo_works_and_ends() {
     let demo = ran(&mut mctunnel(&["demo", "--once"]));
     assert_eq!(demo.status, Some(0), "{demo:?}");
     for part in [
+        "INSECURE, and for this demo alone: --insecure-no-auth",
         "200 hello from cluster-a",
         "200 hello from cluster-b",
         "403 MCT-OPEN-NOT-ALLOWED",

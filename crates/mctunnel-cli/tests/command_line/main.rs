@@ -4,11 +4,21 @@
 
 mod api_keys;
 mod audit;
+mod audit_webhook;
+mod auth_config_effective;
+mod can_i_hub;
+mod charts;
+mod cluster_labels;
 mod clusters;
 mod configuration;
 mod enrolment;
 mod help;
 mod life;
 mod policy;
+mod quick_start;
+mod report_api;
+mod report_commands;
+mod report_rig;
+mod report_sinks;
 mod rig;
 mod secrets;

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::{
     fs::{self, File},
     io::{Read, Write},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
     thread,
@@ -59,9 +59,15 @@ pub(crate) struct Role {
 impl Role {
     /// Starts it with a ready file and a log in `dir`, both called by `name`.
     pub(crate) fn start(dir: &Path, name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let (log, ready_file) = (dir.join(format!("{name}.log")), dir.join(format!("{name}.ready")));
         let mut command = mctunnel(arguments);
-        command.arg("--ready-file").arg(&ready_file).envs(variables.iter().copied());
+        command.envs(variables.iter().copied());
+        Self::spawn(dir, name, command)
+    }
+
+    /// The same, for a command that is made elsewhere.
+    pub(crate) fn spawn(dir: &Path, name: &str, mut command: Command) -> Self {
+        let (log, ready_file) = (dir.join(format!("{name}.log")), dir.join(format!("{name}.ready")));
+        command.arg("--ready-file").arg(&ready_file);
         command.stdout(Stdio::null()).stderr(File::create(&log).expect("a log"));
         Self { child: command.spawn().expect("the binary starts"), log, ready_file }
     }
@@ -112,6 +118,7 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
+    /// Nobody is asked who they are, unless there is something to ask by.
     pub(crate) fn start(more: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let data_dir = dir.path().join("data");
@@ -120,6 +127,9 @@ impl Hub {
             arguments.extend([listener, "127.0.0.1:0"]);
         }
         arguments.extend(more);
+        if !more.contains(&"--auth-config") {
+            arguments.push("--insecure-no-auth");
+        }
         let mut role = Role::start(dir.path(), "hub", &arguments, &[]);
         let ready = role.ready();
         Self { dir, role, ready }
@@ -144,9 +154,37 @@ impl Hub {
     }
 }
 
+/// A service that answers each request with the target it was asked for; it ends with the test.
+pub(crate) struct Greeter {
+    pub(crate) address: String,
+}
+
+impl Greeter {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        thread::spawn(move || {
+            for socket in listener.incoming() {
+                let mut head = [0; 4096];
+                let Ok(mut socket) = socket else { continue };
+                let length = socket.read(&mut head).unwrap_or_default();
+                let head = String::from_utf8_lossy(&head[..length]).into_owned();
+                let asked = head.split(' ').nth(1).unwrap_or_default();
+                // Whoever went away needs no answer.
+                let _ = write!(
+                    socket,
+                    "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{asked}",
+                    asked.len()
+                );
+            }
+        });
+        Self { address }
+    }
+}
+
 /// The status and the body of a GET.
 pub(crate) fn get(address: &str, path: &str) -> (u16, String) {
-    request(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+    request(address, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
 }
 
 /// The status and the body of the answer to a request that closes its connection.

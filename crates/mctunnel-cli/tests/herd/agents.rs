@@ -11,7 +11,7 @@ use tokio::{task::JoinSet, time::Instant};
 const AGENTS: usize = 1_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_agents_are_back_within_ten_seconds_of_a_killed_hub() {
+async fn t48_a_thousand_agents_are_back_within_ten_seconds_of_a_killed_hub() {
     let mut rig = Rig::start().await;
     let authority = HubAuthority::open_or_create(rig.dir.path(), &[]).expect("the hub's own");
     let files = ClusterFiles::new(rig.dir.path());

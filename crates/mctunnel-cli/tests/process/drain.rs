@@ -52,7 +52,7 @@ impl Load {
 }
 
 #[tokio::test]
-async fn rolling_the_agent_fails_none_of_ten_thousand_exchanges() {
+async fn t47_rolling_the_agent_fails_none_of_ten_thousand_exchanges() {
     let rig = Rig::start().await;
     let target = Target::start(echo).await;
     let join = rig.add("c1").await;
@@ -71,7 +71,7 @@ async fn rolling_the_agent_fails_none_of_ten_thousand_exchanges() {
 }
 
 #[tokio::test]
-async fn handing_over_to_a_second_hub_fails_none_of_ten_thousand_exchanges() {
+async fn t47_handing_over_to_a_second_hub_fails_none_of_ten_thousand_exchanges() {
     // Both hubs listen on the same ports; the second waits for the agent to move instead of failing.
     let flags = ["--reuse-port", "--tunnel-wait", "10s"];
     let mut rig = Rig::start_with("127.0.0.1:0", "127.0.0.1:0", &flags).await;

@@ -33,7 +33,7 @@ async fn a_killed_agent_is_an_error_for_its_streams_and_the_next_one_serves_with
 }
 
 #[tokio::test]
-async fn opens_on_a_frozen_agent_fail_with_504_within_ten_seconds_and_others_do_not_notice() {
+async fn t44_opens_on_a_frozen_agent_fail_with_504_within_ten_seconds_and_others_do_not_notice() {
     let rig = Rig::start().await;
     let target = Target::start(echo).await;
     let frozen = rig.agent(&rig.add("frozen").await, &[&target.address]).await;

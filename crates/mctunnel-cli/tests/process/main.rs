@@ -1,10 +1,24 @@
 //! The real binary in real processes: bytes, faults and drains, as an operator would meet them.
-#![expect(clippy::expect_used, clippy::panic, reason = "in a test program a broken expectation is the result")]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "in a test program a broken expectation is the result, and figures are printed"
+)]
 
+mod bad_wire;
 mod bytes;
+mod bytes_on_a_bad_wire;
 mod drain;
 mod faults;
+mod floods;
+mod log_reports;
+mod many;
+mod raw_h2;
+mod reports;
 mod rig;
 mod rotate;
+mod services;
 mod stall;
 mod wire;

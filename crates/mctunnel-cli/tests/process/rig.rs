@@ -71,6 +71,22 @@ impl Rig {
         let turn = ONE_AT_A_TIME.lock().await;
         let dir = tempfile::tempdir().expect("a directory");
         let hub = start_hub(dir.path(), "hub.ready", tunnel, connect, more).await;
+        Self::around(turn, dir, hub)
+    }
+
+    /// A hub that may have so many files and sockets open.
+    pub(crate) async fn start_limited(descriptors: u32) -> Self {
+        let turn = ONE_AT_A_TIME.lock().await;
+        let dir = tempfile::tempdir().expect("a directory");
+        let hub = hub_command(dir.path(), "127.0.0.1:0", "127.0.0.1:0", &[]);
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n \"$0\" && exec \"$@\"", &descriptors.to_string()]);
+        command.arg(hub.as_std().get_program()).args(hub.as_std().get_args());
+        let hub = start(command, &dir.path().join("hub.ready")).await;
+        Self::around(turn, dir, hub)
+    }
+
+    fn around(turn: MutexGuard<'static, ()>, dir: TempDir, hub: Process) -> Self {
         Self {
             _turn: turn,
             tunnel: text(&hub.ready, "tunnel"),
@@ -99,12 +115,16 @@ impl Rig {
 
     /// Starts an agent and waits until its tunnel is up.
     pub(crate) async fn agent(&self, join: &Path, allow: &[&str]) -> Process {
+        let rules: Vec<_> = allow.iter().map(|rule| format!("--allow=tcp://{rule}")).collect();
+        self.agent_with(join, &rules.iter().map(String::as_str).collect::<Vec<_>>()).await
+    }
+
+    /// As [`Rig::agent`], with these flags.
+    pub(crate) async fn agent_with(&self, join: &Path, flags: &[&str]) -> Process {
         let ready = self.dir.path().join(format!("agent-{}.ready", unique()));
         let mut command = Command::new(BINARY);
         command.arg("agent").arg("--join").arg(join).args(["--admin-listen", "127.0.0.1:0", "--log-level", "warn"]);
-        allow.iter().for_each(|rule| {
-            command.arg("--allow").arg(format!("tcp://{rule}"));
-        });
+        command.args(flags);
         start(command, &ready).await
     }
 
@@ -119,12 +139,15 @@ impl Rig {
 }
 
 pub(crate) async fn start_hub(dir: &Path, ready: &str, tunnel: &str, connect: &str, more: &[&str]) -> Process {
-    let ready = dir.join(ready);
+    start(hub_command(dir, tunnel, connect, more), &dir.join(ready)).await
+}
+
+fn hub_command(dir: &Path, tunnel: &str, connect: &str, more: &[&str]) -> Command {
     let mut command = Command::new(BINARY);
     command.arg("hub").arg("--data-dir").arg(dir);
     command.args(["--tunnel-listen", tunnel, "--connect-listen", connect, "--gateway-listen", "127.0.0.1:0"]);
-    command.args(["--admin-listen", "127.0.0.1:0", "--log-level", "warn"]).args(more);
-    start(command, &ready).await
+    command.arg("--insecure-no-auth").args(["--admin-listen", "127.0.0.1:0", "--log-level", "warn"]).args(more);
+    command
 }
 
 pub(crate) async fn start(mut command: Command, ready: &Path) -> Process {
@@ -161,7 +184,7 @@ pub(crate) async fn connect(proxy: &str, cluster: &str, target: &str) -> Result<
 
 pub(crate) async fn metric(admin: &str, line: &str) -> Option<f64> {
     let mut socket = TcpStream::connect(admin).await.ok()?;
-    socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.ok()?;
+    socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.ok()?;
     let mut all = String::new();
     socket.read_to_string(&mut all).await.ok()?;
     let found = all.lines().find_map(|l| l.strip_prefix(line)?.strip_prefix(' '))?;

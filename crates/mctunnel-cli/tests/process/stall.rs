@@ -21,7 +21,7 @@ async fn deaf(socket: TcpStream) {
 }
 
 #[tokio::test]
-async fn stalled_streams_cost_at_most_a_mebibyte_each_and_nothing_once_closed() {
+async fn t42_stalled_streams_cost_at_most_a_mebibyte_each_and_nothing_once_closed() {
     let rig = Rig::start().await;
     let (flooding, deaf, echoing) = (Target::start(flood).await, Target::start(deaf).await, Target::start(echo).await);
     let allow = [flooding.address.as_str(), &deaf.address, &echoing.address];

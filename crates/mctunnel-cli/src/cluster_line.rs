@@ -1,0 +1,235 @@
+//! A cluster as it is listed: what it reported of itself last, as JSON, YAML and columns. One that is silent is stale.
+
+use crate::{
+    reports::{micros_ago, moment},
+    status_reports::EVERY,
+};
+use mctunnel::report::{Kind, Query, ReportError, Store, StoredRecord, kind::InvalidKind};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
+
+/// A cluster that said nothing for so long is stale.
+const STALE: Duration = Duration::from_secs(EVERY.as_secs() * 3);
+/// How far back a status is looked for.
+const BACK: Duration = Duration::from_secs(24 * 60 * 60);
+/// Records that are looked at at once.
+const AT_ONCE: usize = 1_000;
+
+/// A cluster. The names are a promise to scripts, and those of the HTTP API.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ClusterLine {
+    cluster: String,
+    /// `live`, `stale`, or `silent` when it never reported.
+    state: String,
+    agent_version: Option<String>,
+    kubernetes_version: Option<String>,
+    uptime_seconds: Option<u64>,
+    rtt_seconds: Option<f64>,
+    streams: Option<u64>,
+    bytes_per_second: Option<f64>,
+    nodes_ready: Option<u64>,
+    nodes_total: Option<u64>,
+    /// RFC 3339.
+    certificate_expires: Option<String>,
+    last_error: Option<String>,
+    /// RFC 3339.
+    reported: Option<String>,
+}
+
+impl ClusterLine {
+    /// From the last status, with its time in microseconds since 1970.
+    pub(crate) fn of(cluster: &str, status: Option<&(i64, Value)>, now: SystemTime) -> Self {
+        let nothing = (0, Value::Null);
+        let (time, body) = status.unwrap_or(&nothing);
+        let at = moment(*time);
+        // Both clocks are within half a minute of each other, or something else is wrong.
+        let live = now.duration_since(at).is_ok_and(|age| age <= STALE) || now < at;
+        let state = match (status, live) {
+            (None, _) => "silent",
+            (Some(_), true) => "live",
+            (Some(_), false) => "stale",
+        };
+        let text = |path: &str| body.pointer(path).and_then(Value::as_str).map(printable);
+        let number = |path: &str| body.pointer(path).and_then(Value::as_u64);
+        let measure = |path: &str| body.pointer(path).and_then(Value::as_f64);
+        Self {
+            cluster: cluster.to_owned(),
+            state: state.to_owned(),
+            agent_version: text("/agent_version"),
+            kubernetes_version: text("/kubernetes_version"),
+            uptime_seconds: number("/uptime_seconds"),
+            rtt_seconds: measure("/tunnel/rtt_seconds"),
+            streams: number("/tunnel/streams"),
+            bytes_per_second: measure("/tunnel/bytes_per_second"),
+            nodes_ready: number("/nodes/ready"),
+            nodes_total: number("/nodes/total"),
+            certificate_expires: text("/certificate_expires"),
+            last_error: text("/last_error").filter(|error| !error.is_empty()),
+            reported: status.map(|_| humantime::format_rfc3339_seconds(at).to_string()),
+        }
+    }
+
+    /// The cells of a row, in the order of [`HEAD`].
+    fn cells(&self) -> Vec<String> {
+        let or_dash = |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned());
+        let nodes = self.nodes_total.map(|total| format!("{}/{total}", self.nodes_ready.unwrap_or(0)));
+        vec![
+            // A hub says these, and a hub may be anybody's.
+            printable(&self.cluster),
+            printable(&self.state),
+            or_dash(self.agent_version.as_deref().map(printable)),
+            or_dash(self.kubernetes_version.as_deref().map(printable)),
+            or_dash(nodes),
+            or_dash(self.rtt_seconds.map(|rtt| format!("{:.1}ms", rtt * 1000.0))),
+            or_dash(self.streams.map(|streams| streams.to_string())),
+            or_dash(self.bytes_per_second.map(bytes)),
+            or_dash(self.certificate_expires.as_deref().map(printable)),
+            or_dash(self.last_error.as_deref().map(printable)),
+            or_dash(
+                self.uptime_seconds.map(|seconds| humantime::format_duration(Duration::from_secs(seconds)).to_string()),
+            ),
+            or_dash(self.reported.as_deref().map(printable)),
+        ]
+    }
+}
+
+const HEAD: [&str; 12] = [
+    "CLUSTER",
+    "STATE",
+    "AGENT",
+    "KUBERNETES",
+    "NODES",
+    "RTT",
+    "STREAMS",
+    "BYTES/S",
+    "CERTIFICATE",
+    "LAST ERROR",
+    "UPTIME",
+    "REPORTED",
+];
+/// The columns of a list that is not wide.
+const USUAL: usize = 10;
+
+/// What a cluster says is not to reach the terminal as it is.
+fn printable(text: &str) -> String {
+    text.chars().filter(|letter| *letter == ' ' || letter.is_ascii_graphic()).take(64).collect()
+}
+
+fn bytes(per_second: f64) -> String {
+    let mut number = per_second;
+    for unit in ["", "K", "M"] {
+        if number < 1000.0 {
+            return if unit.is_empty() { format!("{number:.0}") } else { format!("{number:.1}{unit}") };
+        }
+        number /= 1000.0;
+    }
+    format!("{number:.1}G")
+}
+
+/// Columns for people.
+pub(crate) fn table(lines: &[ClusterLine], wide: bool) -> String {
+    let columns = if wide { HEAD.len() } else { USUAL };
+    let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
+    rows.extend(lines.iter().map(ClusterLine::cells));
+    let mut widths = [0; HEAD.len()];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.len().max(*width);
+        }
+    }
+    let padded = |row: &Vec<String>| {
+        let cells: Vec<_> =
+            row.iter().zip(widths).take(columns).map(|(cell, width)| format!("{cell:width$}")).collect();
+        cells.join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(padded).collect::<Vec<_>>().join("\n")
+}
+
+// === LatestStatus ===
+
+/// What each cluster reported of itself last, as far as it was read.
+#[derive(Debug, Default)]
+pub(crate) struct LatestStatus {
+    by_cluster: BTreeMap<String, (i64, Value)>,
+    /// The position of the next record.
+    from: u64,
+}
+
+impl LatestStatus {
+    /// What is asked of a store.
+    pub(crate) fn query(&self) -> Result<Query, InvalidKind> {
+        let kind = Kind::parse("status")?;
+        Ok(Query { since: micros_ago(BACK), from: self.from, limit: AT_ONCE, ..Query::new(kind) })
+    }
+
+    /// Reads what came since.
+    pub(crate) fn read_store(&mut self, store: &Store) -> Result<(), ReportError> {
+        while let Ok(query) = self.query() {
+            let records = store.read(&query)?;
+            let Some(last) = records.last() else { break };
+            self.from = last.position + 1;
+            records.iter().for_each(|found| self.note(found));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn note(&mut self, found: &StoredRecord) {
+        let body = serde_json::from_slice(&found.record.body).unwrap_or_default();
+        self.by_cluster.insert(found.cluster.to_string(), (found.record.time, body));
+    }
+
+    pub(crate) fn of(&self, cluster: &str) -> Option<&(i64, Value)> {
+        self.by_cluster.get(cluster)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_cluster_is_live_stale_or_silent_by_when_it_reported() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let state = |seconds: i64| ClusterLine::of("c1", Some(&(seconds * 1_000_000, json!({}))), now).state;
+        assert_eq!(state(1_000_000), "live");
+        assert_eq!(state(1_000_000 - 90), "live");
+        assert_eq!(state(1_000_000 - 91), "stale");
+        assert_eq!(state(1_000_020), "live");
+        assert_eq!(ClusterLine::of("c1", None, now).state, "silent");
+    }
+
+    #[test]
+    fn t37_what_a_cluster_says_of_itself_cannot_colour_the_terminal() {
+        let body = json!({"agent_version": "1\u{1b}[31m\n2", "tunnel": {"rtt_seconds": 0.0123, "streams": 7}});
+        let line = ClusterLine::of("c1", Some(&(0, body)), SystemTime::UNIX_EPOCH);
+        let table = table(&[line], true);
+        assert!(table.contains("1[31m2") && table.contains("12.3ms"), "{table}");
+        assert!(table.lines().count() == 2 && !table.contains('\u{1b}'), "{table}");
+    }
+
+    #[test]
+    fn a_row_has_what_the_status_says_and_a_dash_for_what_it_does_not() {
+        let body = json!({
+            "agent_version": "0.1.0", "kubernetes_version": "v1.34.2", "uptime_seconds": 3600,
+            "nodes": {"ready": 2, "total": 3}, "certificate_expires": "2026-12-01T00:00:00Z", "last_error": "no route",
+            "tunnel": {"rtt_seconds": 0.001, "streams": 4, "bytes_per_second": 1_500_000.0},
+        });
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
+        let lines = [ClusterLine::of("c1", Some(&(0, body)), now), ClusterLine::of("c2", None, now)];
+        let usual = table(&lines, false);
+        let rows: Vec<Vec<&str>> =
+            usual.lines().map(|row| row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()).collect();
+        assert_eq!(rows[0], HEAD[..USUAL]);
+        let expected =
+            ["c1", "live", "0.1.0", "v1.34.2", "2/3", "1.0ms", "4", "1.5M", "2026-12-01T00:00:00Z", "no route"];
+        assert_eq!(rows[1], expected, "{usual}");
+        assert_eq!(rows[2], ["c2", "silent", "-", "-", "-", "-", "-", "-", "-", "-"]);
+        let wide = table(&lines, true);
+        assert!(wide.lines().nth(1).unwrap().ends_with("1h      1970-01-01T00:00:00Z"), "{wide}");
+    }
+}

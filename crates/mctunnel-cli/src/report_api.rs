@@ -1,0 +1,96 @@
+//! The pages of a hub for reading reports. What each takes is decided by policy, record by record; ADR 0018.
+//!
+//! ```text
+//! report_api/asked.rs    what the query of a request says
+//! report_api/rights.rs   what it takes to see a record
+//! report_api/records.rs  reports and events: a list, lines, and lines that go on
+//! report_api/log_page.rs the log of a container, byte for byte
+//! report_api/overview.rs the list of clusters
+//! ```
+
+mod asked;
+mod log_page;
+mod overview;
+mod records;
+mod rights;
+
+#[cfg(test)]
+pub(crate) use asked::parameters;
+
+use crate::{cluster_line::LatestStatus, hub_reports::ReportAdapter};
+use mctunnel::{
+    ClusterFiles, ClusterName,
+    gateway::http::{NoPage, PageEnded},
+    report::{Query, Store, StoredRecord},
+};
+use parking_lot::Mutex;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+/// The description of all pages.
+pub(crate) const OPENAPI: &str = include_str!("report_api/openapi.json");
+
+/// Groups of records that are read at once, for all clients together.
+const READERS: usize = 4;
+/// Records of one group, and bytes of their bodies: what an answer to a client that does not read may hold.
+const GROUP: usize = 200;
+const GROUP_BYTES: usize = 64 * 1024;
+
+/// Reads what clusters reported, for clients.
+pub(crate) struct ReportApi {
+    adapter: Arc<ReportAdapter>,
+    data_dir: PathBuf,
+    readers: Arc<Semaphore>,
+    latest: Arc<Mutex<LatestStatus>>,
+}
+
+impl ReportApi {
+    pub(crate) fn new(adapter: Arc<ReportAdapter>, data_dir: &Path) -> Self {
+        let readers = Arc::new(Semaphore::new(READERS));
+        Self { adapter, data_dir: data_dir.to_owned(), readers, latest: Arc::default() }
+    }
+
+    fn reading(&self) -> Result<Reading, NoPage> {
+        let store = self.adapter.store().cloned();
+        let store = store.ok_or_else(|| NoPage::NotNow("the hub before this one still has the reports".to_owned()))?;
+        Ok(Reading { store, readers: Arc::clone(&self.readers), stopping: self.adapter.stopping() })
+    }
+
+    /// Every cluster of the hub.
+    async fn clusters_known(&self) -> Result<Vec<ClusterName>, NoPage> {
+        let dir = self.data_dir.clone();
+        let listed = tokio::task::spawn_blocking(move || ClusterFiles::new(&dir).list()).await;
+        let listed = listed.map_err(|error| error.to_string()).and_then(|list| list.map_err(|error| error.to_string()));
+        let unreadable = |reason: String| NoPage::NotNow(format!("the list of clusters cannot be read: {reason}"));
+        Ok(listed.map_err(unreadable)?.into_iter().map(|record| record.cluster).collect())
+    }
+}
+
+/// The store as an answer reads it.
+#[derive(Clone)]
+struct Reading {
+    store: Store,
+    readers: Arc<Semaphore>,
+    /// The hub is about to end: no answer goes on.
+    stopping: CancellationToken,
+}
+
+impl Reading {
+    /// The next records that a query asks for.
+    async fn group(&self, query: Query) -> Result<Vec<StoredRecord>, PageEnded> {
+        let broken = |error: &dyn std::fmt::Display| PageEnded::Broken(format!("reports cannot be read: {error}"));
+        let turn = Arc::clone(&self.readers).acquire_owned().await.map_err(|error| broken(&error))?;
+        let (store, query) = (self.store.clone(), Query { limit: GROUP, bytes: GROUP_BYTES, ..query });
+        let read = tokio::task::spawn_blocking(move || {
+            // Held by who reads: a client that is gone does not make room for another while its question is still being read.
+            let _turn = turn;
+            store.read(&query)
+        })
+        .await;
+        read.map_err(|error| broken(&error))?.map_err(|error| broken(&error))
+    }
+}

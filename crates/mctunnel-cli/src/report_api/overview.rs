@@ -1,0 +1,40 @@
+//! `GET /-/v1/clusters`: every cluster whose nodes the client may list, with what it reported of itself last.
+
+use super::{
+    ReportApi,
+    asked::Parameters,
+    rights::{Whereabouts, admit, destination},
+};
+use crate::{cluster_line::ClusterLine, hub_pages::Route};
+use mctunnel::gateway::http::{Asking, NoPage, Page};
+use serde_json::json;
+use std::{sync::Arc, time::SystemTime};
+
+/// The kind that says how a cluster is.
+const STATUS: &str = "status";
+
+impl ReportApi {
+    pub(crate) async fn clusters(&self, asking: &Asking<'_>) -> Result<Page, NoPage> {
+        Parameters::read(asking.query, Route::Clusters)?;
+        let reading = self.reading()?;
+        let all = self.clusters_known().await?;
+        let place = Whereabouts::default();
+        // Held until the list is made; it does not go on.
+        let _permit = admit(asking, &all, &[STATUS], &place)?;
+        let (viewer, action) = (asking.viewer(), place.takes(STATUS));
+        let latest = Arc::clone(&self.latest);
+        let unreadable = |reason: String| NoPage::NotNow(format!("the reports cannot be read: {reason}"));
+        let turn = Arc::clone(&self.readers).acquire_owned().await.map_err(|error| unreadable(error.to_string()))?;
+        let read = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            let mut latest = latest.lock();
+            latest.read_store(&reading.store)?;
+            let seen = all.iter().filter(|cluster| viewer.may(&destination(cluster), &action));
+            let line = |name: &str| ClusterLine::of(name, latest.of(name), SystemTime::now());
+            Ok(seen.map(|cluster| line(cluster.as_str())).collect::<Vec<_>>())
+        });
+        let lines = read.await.map_err(|error| unreadable(error.to_string()))?;
+        let lines = lines.map_err(|error: mctunnel::report::ReportError| unreadable(error.to_string()))?;
+        Ok(Page::json(json!({ "items": lines }).to_string()))
+    }
+}

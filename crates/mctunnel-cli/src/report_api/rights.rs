@@ -1,0 +1,133 @@
+//! What it takes to see a record: what Kubernetes takes for the same, and a resource of our own for what Kubernetes does not have.
+
+use mctunnel::{
+    ClusterName,
+    gateway::Permit,
+    gateway::http::{Asking, NoPage, Viewer},
+    report::StoredRecord,
+};
+use mctunnel_core::{Action, Decision, Destination, KubeRequest, ResourceRequest, Target, Verb};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The API group of kinds that are not the agent's own.
+const OWN_GROUP: &str = "reports.mctunnel.io";
+
+/// Where in a cluster something is that was reported.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Whereabouts {
+    /// None: in all of them, or in none.
+    pub(super) namespace: Option<String>,
+    pub(super) pod: Option<String>,
+}
+
+impl Whereabouts {
+    /// Of a record.
+    pub(super) fn of(kind: &str, found: &StoredRecord) -> Self {
+        match kind {
+            "events" => {
+                let event: Value = serde_json::from_slice(&found.record.body).unwrap_or_default();
+                let namespace = event.pointer("/metadata/namespace").and_then(Value::as_str);
+                Self { namespace: namespace.filter(|name| !name.is_empty()).map(str::to_owned), pod: None }
+            }
+            "logs" => {
+                let mut parts = found.record.source.split('/').map(str::to_owned);
+                Self { namespace: parts.next(), pod: parts.next() }
+            }
+            _ => Self::default(),
+        }
+    }
+
+    /// What seeing a record from here takes.
+    pub(super) fn takes(&self, kind: &str) -> Action {
+        let (verb, api_group, resource, subresource) = match kind {
+            "events" => (Verb::List, "events.k8s.io", "events", None),
+            "logs" => (Verb::Get, "", "pods", Some("log")),
+            "status" => (Verb::List, "", "nodes", None),
+            kind => (Verb::List, OWN_GROUP, kind, None),
+        };
+        Action::Kube(KubeRequest::Resource(ResourceRequest {
+            verb,
+            api_group: api_group.to_owned(),
+            api_version: "v1".to_owned(),
+            resource: resource.to_owned(),
+            subresource: subresource.map(str::to_owned),
+            namespace: self.namespace.clone(),
+            name: self.pod.clone(),
+        }))
+    }
+}
+
+/// Lets somebody in who may see some of it in some of the clusters; tells the others what it takes.
+pub(super) fn admit(
+    asking: &Asking<'_>,
+    clusters: &[ClusterName],
+    kinds: &[&str],
+    place: &Whereabouts,
+) -> Result<Option<Permit>, NoPage> {
+    let viewer = asking.viewer();
+    let all = clusters.iter().flat_map(|cluster| kinds.iter().map(move |kind| (cluster, *kind)));
+    let may = |(cluster, kind): &(&ClusterName, &str)| viewer.may_some(&destination(cluster), &place.takes(kind));
+    // The one that is tried in vain is the one that is recorded.
+    let Some((cluster, kind)) = all.clone().find(may).or_else(|| all.clone().next()) else { return Ok(None) };
+    let action = place.takes(kind);
+    let admitted = asking.admit_some(destination(cluster), action.clone());
+    let (many, named) = (clusters.len() > 1, cluster.as_str());
+    admitted
+        .map(Some)
+        .map_err(|decision| NoPage::Refused(explained(decision, &action, if many { "any cluster" } else { named })))
+}
+
+/// A refusal that says what it takes.
+pub(super) fn explained(decision: Decision, action: &Action, cluster: &str) -> Decision {
+    match decision {
+        Decision::Denied { rule } => Decision::denied(format!("{rule}; it takes permission to {action}, in {cluster}")),
+        Decision::Allowed { .. } | Decision::Limited { .. } => decision,
+    }
+}
+
+pub(super) fn destination(cluster: &ClusterName) -> Destination {
+    Destination { cluster: cluster.clone(), target: Target::KubeApi }
+}
+
+/// What somebody may see, as far as it was asked. For one group of records: the next one is decided anew.
+pub(super) struct Sight<'a> {
+    viewer: &'a Viewer,
+    kind: &'a str,
+    decided: BTreeMap<(ClusterName, Whereabouts), bool>,
+}
+
+impl<'a> Sight<'a> {
+    pub(super) fn new(viewer: &'a Viewer, kind: &'a str) -> Self {
+        Self { viewer, kind, decided: BTreeMap::new() }
+    }
+
+    /// Whether a record from there may be seen.
+    pub(super) fn has(&mut self, cluster: &ClusterName, place: Whereabouts) -> bool {
+        let action = place.takes(self.kind);
+        let decide = || self.viewer.may(&destination(cluster), &action);
+        *self.decided.entry((cluster.clone(), place)).or_insert_with(decide)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mctunnel::report::Record;
+
+    #[test]
+    fn a_record_takes_what_kubernetes_takes_for_the_same() {
+        let takes = |kind: &str, source: &str, body: &str| {
+            let record = Record::new(0, source, body.to_owned()).unwrap();
+            let cluster = ClusterName::parse("c1").unwrap();
+            Whereabouts::of(kind, &StoredRecord { cluster, number: 1, position: 0, record }).takes(kind).to_string()
+        };
+        let event = r#"{"metadata":{"namespace":"team-a"},"regarding":{"namespace":"other"}}"#;
+        assert_eq!(takes("events", "other/Pod/web", event), "list events.events.k8s.io in team-a");
+        assert_eq!(takes("events", "/Node/n1", "{}"), "list events.events.k8s.io", "what is nowhere takes all of them");
+        assert_eq!(takes("events", "team-a/Pod/x", "not JSON"), "list events.events.k8s.io");
+        assert_eq!(takes("logs", "team-a/web-0/nginx", "{}"), "get pods/log web-0 in team-a");
+        assert_eq!(takes("status", "agent", "{}"), "list nodes");
+        assert_eq!(takes("deploys", "ci", "{}"), "list deploys.reports.mctunnel.io");
+    }
+}

@@ -1,0 +1,386 @@
+//! T16: each option about trust counts however it is set, by flag, file or variable, alone; with none of them no hub with clients
+//! starts. The options are taken from `mctunnel hub --help`: one that is new fails here until somebody says what it does.
+
+use crate::{
+    audit_webhook::Receiver,
+    rig::{Hub, Ran, Role, get, mctunnel, ran, request, run, until},
+};
+use serde_json::Value;
+use std::{
+    collections::BTreeSet,
+    fs,
+    process::{Command, Stdio},
+};
+use tempfile::TempDir;
+
+/// Options about who comes in, what they may do, and where it is written down. Each has a check below.
+const ABOUT_TRUST: [(&str, Check); 16] = [
+    ("auth-config", auth_config),
+    ("policy", policy),
+    ("shadow-policy", shadow_policy),
+    ("audit-log", audit_log),
+    ("audit-webhook", audit_webhook),
+    ("audit-webhook-ca", audit_webhook_ca),
+    ("audit-webhook-authorization-file", audit_webhook_authorization_file),
+    ("audit-webhook-queue", audit_webhook_queue),
+    ("audit-on-full", audit_on_full),
+    ("review-kubeconfig", review_kubeconfig),
+    ("insecure-no-auth", insecure_no_auth),
+    ("insecure-connect-anywhere", insecure_connect_anywhere),
+    ("gateway-plain", gateway_plain),
+    ("agent-ca", agent_ca),
+    ("agent-cert-ttl", agent_cert_ttl),
+    ("services", services),
+];
+
+/// Shows that an option counts when it is set in this way.
+type Check = fn(Way);
+
+/// All the others.
+const ABOUT_OTHER_THINGS: [&str; 30] = [
+    "data-dir",
+    "tunnel-listen",
+    "gateway-listen",
+    "gateway-wait",
+    "sni-listen",
+    "sni-suffix",
+    "server-timing",
+    "connect-listen",
+    "connect-tls-listen",
+    "admin-listen",
+    "hub-name",
+    "tunnel-wait",
+    "reuse-port",
+    "report-keep",
+    "report-file",
+    "report-size",
+    "report-webhook",
+    "report-webhook-kind",
+    "report-webhook-ca",
+    "report-webhook-authorization-file",
+    "report-otlp",
+    "report-otlp-ca",
+    "report-otlp-authorization-file",
+    "ready-file",
+    "grace",
+    "log-format",
+    "log-level",
+    "threads",
+    "config",
+    "print-config",
+];
+
+/// How an option is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Flag,
+    File,
+    Variable,
+}
+
+#[test]
+fn t16_auth_config_effective() {
+    for (option, check) in ABOUT_TRUST {
+        for way in [Way::Flag, Way::File, Way::Variable] {
+            println!("--{option}, by {way:?}");
+            check(way);
+        }
+    }
+}
+
+#[test]
+fn t16_every_option_of_the_help_is_known_here() {
+    let help = run(&["hub", "--help"]).out;
+    let flags = help.lines().filter_map(|line| line.trim_start().strip_prefix("--"));
+    let shown: BTreeSet<&str> = flags.filter_map(|flag| flag.split([' ', '\n']).next()).collect();
+    let known: BTreeSet<&str> = ABOUT_TRUST.iter().map(|(option, _)| *option).chain(ABOUT_OTHER_THINGS).collect();
+    assert!(shown.len() > 20, "{help}");
+    assert_eq!(shown, known, "say here whether an option is about trust; if it is, show that it counts in every way");
+}
+
+#[test]
+fn t16_with_none_of_them_no_hub_with_clients_starts() {
+    let contract = |gateway: &str| {
+        let place = Place::new();
+        let mut command = mctunnel(&["hub", "--tunnel-listen", "127.0.0.1:0", "--gateway-listen", gateway]);
+        command.args(["--connect-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
+        command.arg("--data-dir").arg(place.path("data"));
+        // An empty variable is the same as none, and not the same as yes.
+        let empty = ["AUTH_CONFIG", "POLICY", "INSECURE_NO_AUTH"].map(|name| (format!("MCTUNNEL_{name}"), ""));
+        let refused = ran(command.envs(empty));
+        assert!(!place.path("data").exists(), "nothing was begun");
+        refused
+    };
+    for gateway in ["0.0.0.0:0", "127.0.0.1:0", "[::1]:0", "off"] {
+        assert_refused(&contract(gateway), "MCT-HUB-NO-AUTH");
+    }
+    let misspelt = ran(mctunnel(&["hub", "--data-dir", "d"]).env("MCTUNNEL_AUTHCONFIG", "a"));
+    assert_refused(&misspelt, "MCT-CONFIG-UNKNOWN-VARIABLE");
+}
+
+#[test]
+fn t16_a_hub_that_asks_nobody_says_so_wherever_one_looks() {
+    let hub = Hub::start(&[]);
+    assert_eq!(hub.ready["insecure_no_auth"], Value::Bool(true));
+    assert!(hub.role.log().lines().any(|line| line.contains("\"WARN\"") && line.contains("INSECURE")));
+    let has = |hub: &Hub, line: &str| get(hub.address("admin"), "/metrics").1.lines().any(|one| one == line);
+    assert!(has(&hub, "mctunnel_insecure_no_auth 1"));
+
+    let place = Place::new();
+    let asking = Hub::start(&["--auth-config", &place.auth(), "--policy", &place.policy()]);
+    assert_eq!(asking.ready["insecure_no_auth"], Value::Bool(false));
+    assert!(!asking.role.log().contains("INSECURE") && has(&asking, "mctunnel_insecure_no_auth 0"));
+}
+
+// === the options ===
+
+fn auth_config(way: Way) {
+    let place = Place::new();
+    assert_refused(&place.refused(way, &[("auth-config", &place.auth())], &[]), "MCT-HUB-UNCLEAR-TRUST");
+    let key = place.key("alice");
+    let (mut hub, gateway) = place.serving(way, &[("auth-config", &place.auth())], &["--policy", &place.policy()]);
+    assert_eq!(status(&gateway, None), 401);
+    assert_eq!(status(&gateway, Some("mctk_forged")), 401);
+    assert_eq!(status(&gateway, Some(&key)), 404, "she is let in, and there is no such cluster");
+    end(&mut hub);
+}
+
+fn policy(way: Way) {
+    let place = Place::new();
+    assert_refused(&place.refused(way, &[("policy", &place.policy())], &[]), "MCT-HUB-UNCLEAR-TRUST");
+    let (alice, eve) = (place.key("alice"), place.key("eve"));
+    let (mut hub, gateway) = place.serving(way, &[("policy", &place.policy())], &["--auth-config", &place.auth()]);
+    assert_eq!((status(&gateway, Some(&alice)), status(&gateway, Some(&eve))), (404, 403));
+    end(&mut hub);
+}
+
+fn shadow_policy(way: Way) {
+    let place = Place::new();
+    let next = place.write("next.yaml", &POLICY.replace("[alice]", "[nobody]"));
+    assert_refused(&place.refused(way, &[("shadow-policy", &next)], &[]), "MCT-HUB-UNCLEAR-TRUST");
+    let alice = place.key("alice");
+    let trust = ["--auth-config", &place.auth(), "--policy", &place.policy()];
+    let (mut hub, gateway) = place.serving(way, &[("shadow-policy", &next)], &trust);
+    assert_eq!(status(&gateway, Some(&alice)), 404, "it changes nothing");
+    until("the difference", || hub.log().contains("the next policy would refuse this").then_some(()));
+    end(&mut hub);
+}
+
+fn audit_log(way: Way) {
+    let place = Place::new();
+    let log = place.path("elsewhere/audit.log");
+    let options = [("audit-log", log.to_str().expect("UTF-8"))];
+    let (mut hub, gateway) = place.serving(way, &options, &["--insecure-no-auth"]);
+    assert_eq!(status(&gateway, None), 404);
+    end(&mut hub);
+    let recorded = fs::read_to_string(log).expect("a log");
+    assert!(recorded.lines().any(|line| line.contains("\"cluster\":\"nowhere\"")), "{recorded}");
+}
+
+fn audit_webhook(way: Way) {
+    let (place, receiver) = (Place::new(), Receiver::start());
+    let (mut hub, gateway) = place.serving(way, &[("audit-webhook", &receiver.url)], &["--insecure-no-auth"]);
+    assert_eq!(status(&gateway, None), 404);
+    end(&mut hub);
+    assert!(receiver.records().iter().any(|record| record["cluster"] == "nowhere"), "{:?}", receiver.records());
+}
+
+fn audit_webhook_ca(way: Way) {
+    let place = Place::new();
+    let options = [("audit-webhook-ca", "/no/such/ca.pem")];
+    assert_refused(&place.refused(way, &options, &["--insecure-no-auth"]), "MCT-HUB-UNCLEAR-TRUST");
+    let webhook = ["--insecure-no-auth", "--audit-webhook", "https://127.0.0.1:1/"];
+    let refused = place.refused(way, &options, &webhook);
+    assert!(refused.err.contains("error[MCT-TLS-CA-FILE]: ") && refused.err.contains("/no/such/ca.pem"), "{refused:?}");
+}
+
+fn audit_webhook_authorization_file(way: Way) {
+    let (place, receiver) = (Place::new(), Receiver::start());
+    let secret = place.write("secret", "Bearer hunter2\n");
+    let options = [("audit-webhook-authorization-file", secret.as_str())];
+    assert_refused(&place.refused(way, &options, &["--insecure-no-auth"]), "MCT-HUB-UNCLEAR-TRUST");
+    let elsewhere = ["--insecure-no-auth", "--audit-webhook", "http://siem.example.com/in"];
+    assert_refused(&place.refused(way, &options, &elsewhere), "MCT-CONFIG-BAD-VALUE");
+    let flags = ["--insecure-no-auth", "--audit-webhook", &receiver.url, "--log-level", "trace"];
+    let (mut hub, _) = place.serving(way, &options, &flags);
+    end(&mut hub);
+    let heads = receiver.heads();
+    assert!(
+        !heads.is_empty() && heads.iter().all(|head| head.contains("authorization: Bearer hunter2\r\n")),
+        "{heads:?}"
+    );
+    assert!(!hub.log().contains("hunter2"));
+}
+
+fn audit_webhook_queue(way: Way) {
+    let refused = Place::new().refused(way, &[("audit-webhook-queue", "0")], &["--insecure-no-auth"]);
+    assert_refused(&refused, "MCT-CONFIG-BAD-VALUE");
+}
+
+fn audit_on_full(way: Way) {
+    let refused = Place::new().refused(way, &[("audit-on-full", "drop")], &["--insecure-no-auth"]);
+    assert_refused(&refused, "MCT-CONFIG-BAD-VALUE");
+}
+
+fn review_kubeconfig(way: Way) {
+    let place = Place::new();
+    let options = [("review-kubeconfig", "/no/such/kubeconfig")];
+    assert_refused(&place.refused(way, &options, &[]), "MCT-HUB-UNCLEAR-TRUST");
+    let trust = ["--auth-config", &place.auth(), "--policy", &place.policy()];
+    let refused = place.refused(way, &options, &trust);
+    assert!(refused.status == Some(1) && refused.err.contains("/no/such/kubeconfig"), "{refused:?}");
+}
+
+fn insecure_no_auth(way: Way) {
+    let place = Place::new();
+    let (mut hub, gateway) = place.serving(way, &[("insecure-no-auth", "true")], &[]);
+    assert_eq!(status(&gateway, None), 404, "nobody asks");
+    end(&mut hub);
+    let anywhere = ["--gateway-listen", "0.0.0.0:0", "--insecure-connect-anywhere"];
+    assert_refused(&place.refused(way, &[("insecure-no-auth", "true")], &anywhere), "MCT-HUB-UNCLEAR-TRUST");
+    let trust = ["--auth-config", &place.auth(), "--policy", &place.policy()];
+    assert_refused(&place.refused(way, &[("insecure-no-auth", "true")], &trust), "MCT-HUB-UNCLEAR-TRUST");
+}
+
+fn insecure_connect_anywhere(way: Way) {
+    let place = Place::new();
+    let trust = ["--auth-config", &place.auth(), "--policy", &place.policy(), "--connect-listen", "0.0.0.0:0"];
+    assert_refused(&place.refused(way, &[], &trust), "MCT-CONFIG-CONNECT-EXPOSED");
+    let options = [("insecure-connect-anywhere", "true")];
+    assert_refused(&place.refused(way, &options, &["--connect-listen", "0.0.0.0:0"]), "MCT-HUB-NO-AUTH");
+    let (mut hub, _) = place.serving(way, &options, &trust);
+    let connect = hub.ready()["connect"].as_str().expect("an address").replace("0.0.0.0", "127.0.0.1");
+    let asked = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\nx-mctunnel-cluster: nowhere\r\n\r\n";
+    assert_eq!(request(&connect, asked).0, 407, "its clients are asked all the same");
+    end(&mut hub);
+}
+
+/// All other hubs here are plain, by a flag; this one is so by the way that is tried.
+fn gateway_plain(way: Way) {
+    let place = Place::new();
+    let command = place.command(way, &[("gateway-plain", "true")], &["--insecure-no-auth"]);
+    let (mut hub, gateway) = place.start(command);
+    assert_eq!(status(&gateway, None), 404);
+    end(&mut hub);
+}
+
+fn agent_ca(way: Way) {
+    let place = Place::new();
+    let refused = place.refused(way, &[("agent-ca", "/no/such/ca.pem")], &["--insecure-no-auth"]);
+    assert!(refused.status == Some(1) && refused.err.contains("/no/such/ca.pem"), "{refused:?}");
+}
+
+fn agent_cert_ttl(way: Way) {
+    let place = Place::new();
+    let refused = place.refused(way, &[("agent-cert-ttl", "0s")], &["--insecure-no-auth"]);
+    assert_refused(&refused, "MCT-CONFIG-BAD-VALUE");
+}
+
+fn services(way: Way) {
+    let place = Place::new();
+    // A file that is not there offers nothing to anybody, so one with a mistake in it has to show that it is read.
+    let file = place.write("services.yaml", "service: {}\n");
+    let refused = place.refused(way, &[("services", &file)], &["--insecure-no-auth"]);
+    assert_refused(&refused, "MCT-SERVICE-SYNTAX");
+}
+
+// === a place for one hub ===
+
+const POLICY: &str = "version: 1
+roles:
+  all: {rules: [{clusters: ['*'], nonResourcePaths: ['*'], verbs: ['*']}]}
+bindings: [{name: b, role: all, users: [alice], providers: [keys]}]
+deny: []
+";
+
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        fs::write(self.path(name), text).expect("a file");
+        self.path(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    fn auth(&self) -> String {
+        self.write("auth.yaml", "providers: [{name: keys, api_keys: {}}]\n")
+    }
+
+    fn policy(&self) -> String {
+        self.write("policy.yaml", POLICY)
+    }
+
+    /// A new API key.
+    fn key(&self, user: &str) -> String {
+        let data_dir = self.path("data");
+        let made = run(&["api-key", "create", user, "--user", user, "--data-dir", data_dir.to_str().expect("UTF-8")]);
+        assert_eq!(made.status, Some(0), "{made:?}");
+        made.out.trim_end().to_owned()
+    }
+
+    /// A hub for which these options are set in this way, on top of flags.
+    fn command(&self, way: Way, options: &[(&str, &str)], flags: &[&str]) -> Command {
+        let mut command = mctunnel(&["hub", "--tunnel-listen", "127.0.0.1:0", "--admin-listen", "off"]);
+        command.args(["--gateway-listen", "127.0.0.1:0", "--connect-listen", "off", "--data-dir"]);
+        command.arg(self.path("data")).args(flags);
+        let mut file = String::new();
+        for (name, value) in options {
+            let key = name.replace('-', "_");
+            match way {
+                Way::Flag if *value == "true" => command.arg(format!("--{name}")),
+                Way::Flag => command.args([format!("--{name}"), (*value).to_owned()]),
+                Way::Variable => command.env(format!("MCTUNNEL_{}", key.to_ascii_uppercase()), value),
+                Way::File => {
+                    file.push_str(&format!("{key}: {}\n", Value::from(*value)));
+                    &mut command
+                }
+            };
+        }
+        if way == Way::File {
+            command.args(["--config", &self.write("hub.yaml", &file)]);
+        }
+        command
+    }
+
+    /// What a hub says that does not start.
+    fn refused(&self, way: Way, options: &[(&str, &str)], flags: &[&str]) -> Ran {
+        let mut command = self.command(way, options, flags);
+        ran(command.stdout(Stdio::null()))
+    }
+
+    /// A hub that serves, with a gateway without TLS, and that gateway's address.
+    fn serving(&self, way: Way, options: &[(&str, &str)], flags: &[&str]) -> (Role, String) {
+        self.start(self.command(way, options, &[flags, &["--gateway-plain"]].concat()))
+    }
+
+    fn start(&self, command: Command) -> (Role, String) {
+        let mut hub = Role::spawn(self.0.path(), "hub", command);
+        let gateway = hub.ready()["gateway"].as_str().expect("an address").to_owned();
+        (hub, gateway)
+    }
+}
+
+/// The status of a request with this token.
+fn status(gateway: &str, token: Option<&str>) -> u16 {
+    let shown = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    request(gateway, &format!("GET /nowhere/version HTTP/1.1\r\nHost: x\r\n{shown}Connection: close\r\n\r\n")).0
+}
+
+fn end(hub: &mut Role) {
+    hub.signal("TERM");
+    assert_eq!(hub.wait().code(), Some(0), "{}", hub.log());
+}
+
+#[track_caller]
+fn assert_refused(refused: &Ran, code: &str) {
+    assert_eq!(refused.status, Some(2), "{refused:?}");
+    assert!(refused.err.starts_with(&format!("error[{code}]: ")), "{refused:?}");
+    assert!(refused.err.contains("\n  remedy: "), "{refused:?}");
+}

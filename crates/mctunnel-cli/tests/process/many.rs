@@ -1,0 +1,95 @@
+//! Too many of everything (T40): no descriptors left, and names that nobody has.
+
+use crate::{
+    floods::{Bystander, web_agent},
+    raw_h2::connect,
+    rig::{Rig, Target, echo, exchange, text, until},
+};
+use std::collections::BTreeSet;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+#[tokio::test]
+async fn t40_without_descriptors_the_hub_serves_whom_it_has_and_recovers() {
+    let rig = Rig::start_limited(256).await;
+    let target = Target::start(echo).await;
+    let _agent = rig.agent(&rig.add("c1").await, &[&target.address]).await;
+    let mut early = rig.open("c1", &target.address).await.expect("open");
+    let gateway = text(&rig.hub.ready, "gateway");
+    let mut silent = Vec::new();
+    for address in [&gateway, &rig.tunnel, &rig.connect] {
+        for _ in 0..200 {
+            silent.push(TcpStream::connect(address).await.expect("queued by the system"));
+        }
+    }
+    // Who was there before goes on: neither the tunnel nor its streams need another descriptor.
+    for turn in 0..200_u8 {
+        early.write_all(&[turn]).await.expect("sent");
+        assert_eq!(early.read_u8().await.expect("echoed"), turn);
+    }
+    drop(silent);
+    until("clients to be served again", async || {
+        exchange(&rig.connect, "c1", &target.address, b"hello again").await.ok()
+    })
+    .await;
+    let _second = rig.agent(&rig.add("c2").await, &[&target.address]).await;
+    exchange(&rig.connect, "c2", &target.address, b"a new agent").await.expect("served");
+    early.write_all(b"!").await.expect("sent");
+    assert_eq!(early.read_u8().await.expect("echoed"), b'!');
+}
+
+/// The lines of the metrics page, without their values.
+async fn series(admin: &str) -> BTreeSet<String> {
+    let mut socket = TcpStream::connect(admin).await.expect("connected");
+    socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.expect("sent");
+    let mut page = String::new();
+    socket.read_to_string(&mut page).await.expect("a page");
+    let (_, body) = page.split_once("\r\n\r\n").expect("a head");
+    let names = body.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
+    names.map(|(name, _)| name.to_owned()).collect()
+}
+
+#[tokio::test]
+async fn t40_names_that_nobody_has_leave_no_trace_in_metrics_or_memory() {
+    const NAMES: usize = 100_000;
+    const BATCH: usize = 100;
+    let rig = Rig::start().await;
+    let (_agent, _web) = web_agent(&rig).await;
+    let gateway = text(&rig.hub.ready, "gateway");
+    let mut bystander = Bystander::new(&rig, &gateway).await;
+    bystander.ask().await;
+    let mut client = connect(&rig, &gateway, "http/1.1", "localhost", None).await;
+    let (mut before, mut memory) = (BTreeSet::new(), 0);
+    let mut answers = Vec::new();
+    for batch in 0..NAMES / BATCH {
+        let names = batch * BATCH..(batch + 1) * BATCH;
+        let requests: String =
+            names.map(|n| format!("GET /unknown-{n}/api HTTP/1.1\r\nHost: localhost\r\n\r\n")).collect();
+        client.write_all(requests.as_bytes()).await.expect("sent");
+        client.flush().await.expect("sent");
+        answers.clear();
+        // The last one may still be on its way when its head is here; the next batch does not mind.
+        while answers.windows(13).filter(|part| part == b"HTTP/1.1 404 ").count() < BATCH {
+            assert!(client.read_buf(&mut answers).await.expect("answered") > 0);
+        }
+        if batch % 100 == 0 {
+            bystander.ask().await;
+        }
+        if batch == 10 {
+            (before, memory) = (series(&rig.admin).await, rig.hub.resident());
+        }
+    }
+    let (after, grown) = (series(&rig.admin).await, rig.hub.resident().saturating_sub(memory));
+    let new: Vec<_> = after.difference(&before).collect();
+    assert!(new.is_empty(), "{} new: {:?}", new.len(), &new[..new.len().min(5)]);
+    assert!(!after.iter().any(|name| name.contains("unknown-")), "a name from outside became a label");
+    assert!(grown < 16 * 1024, "+{grown} KiB");
+    for n in 0..200 {
+        let refused = rig.open(&format!("nobody-{n}"), "127.0.0.1:1").await.expect_err("refused");
+        assert!(refused.contains(" 404 "), "{refused}");
+    }
+    assert!(series(&rig.admin).await.len() <= after.len() + 2);
+    bystander.ask().await;
+}
