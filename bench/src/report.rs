@@ -120,6 +120,9 @@ ratios of each round. Client and target are processes of their own and share the
 - The first GET is the first request of all to a hub whose one agent has just connected. A relay between hub and agent, or
   between the two haproxy, delivers every byte 25 ms later, each way. TCP's own handshake is not delayed: it would be one
   more round trip of the chain, which has no connection between its proxies before it is asked.
+- What it costs to know who asks is CPU of the hub's process per GET on 32 connections, of a hub with a policy of 1,000 rules
+  and 10,000 bindings to that of one that asks nobody, in turn; the audit log is off in both. API key and OIDC token without
+  TLS, the client certificate with it in both.
 - Memory of an idle stream or agent is the growth of resident memory divided by their number, in fresh processes.
   The chain holds fewer streams than mctunnel, because each takes two file descriptors of a proxy.
 ";

@@ -12,7 +12,7 @@ use crate::{
 
 pub(crate) use self::{
     chain::{CHAIN_CONNECTIONS, Mode, chain, http_target},
-    tunnel::Tunnel,
+    tunnel::{Gate, Tunnel},
 };
 
 /// One way from a client to a target.
@@ -32,6 +32,11 @@ impl Subject {
     /// CPU seconds spent so far by all processes of the subject.
     pub(crate) fn cpu_seconds(&self) -> Result<f64> {
         self.processes.iter().map(Process::cpu_seconds).sum()
+    }
+
+    /// CPU seconds spent so far by the process nearest to the client.
+    pub(crate) fn nearest_cpu_seconds(&self) -> Result<f64> {
+        self.processes.first().map_or(Ok(0.0), Process::cpu_seconds)
     }
 
     /// Resident bytes of each process, the one nearest to the client first.
@@ -61,5 +66,5 @@ impl Kind {
 }
 
 fn straight_to(address: &str) -> Route {
-    Route { via: Via::Direct, target: address.to_owned(), cluster: None }
+    Route::new(Via::Direct, address, None)
 }

@@ -3,6 +3,7 @@
 mod http;
 mod idle;
 mod rounds;
+mod trust;
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use crate::{
     machine,
     process::Process,
     report::{self, line},
-    subject::{Mode, Subject, Tunnel, chain},
+    subject::{Gate, Mode, Subject, Tunnel, chain},
     verdict::Figures,
 };
 
@@ -33,9 +34,25 @@ pub(crate) struct Args {
     /// The haproxy program (Debian package haproxy)
     #[arg(long, default_value = "/usr/sbin/haproxy")]
     haproxy: PathBuf,
+    /// Measure one part alone
+    #[arg(long, value_enum)]
+    only: Option<Part>,
     /// End with an error if a bar is missed
     #[arg(long)]
     assert: bool,
+}
+
+/// A part of the comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Plain bytes: speed, latency, opens, fairness
+    Bytes,
+    /// HTTP requests
+    Http,
+    /// Authentication and authorisation
+    Trust,
+    /// Memory of what is idle
+    Idle,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -47,9 +64,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let bench = Bench { plan, haproxy: &args.haproxy, mctunnel, dir: dir.path(), sink: sink.line()? };
 
     let mut figures = Figures::default();
-    rounds::measure(&bench, &mut figures)?;
-    http::measure(&bench, &mut figures)?;
-    idle::measure(&bench, &mut figures)?;
+    for (part, measure) in PARTS {
+        if args.only.is_none_or(|only| only == part) {
+            measure(&bench, &mut figures)?;
+        }
+    }
 
     let facts = machine::facts(&args.haproxy, mctunnel);
     line(&report::text(&figures))?;
@@ -62,6 +81,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     Ok(())
 }
+
+type Measure = fn(&Bench<'_>, &mut Figures) -> Result<()>;
+
+const PARTS: [(Part, Measure); 4] = [
+    (Part::Bytes, rounds::measure),
+    (Part::Http, http::measure),
+    (Part::Trust, trust::measure),
+    (Part::Idle, idle::measure),
+];
 
 fn find_mctunnel(args: &Args) -> Result<Option<PathBuf>> {
     if let Some(given) = &args.mctunnel {
@@ -97,7 +125,7 @@ impl Bench<'_> {
 
     /// A hub without agents, with files under `name`.
     fn hub(&self, name: &str) -> Result<Option<Tunnel>> {
-        self.mctunnel.map(|binary| Tunnel::hub(binary, &self.dir.join(name))).transpose()
+        self.mctunnel.map(|binary| Tunnel::start(binary, &self.dir.join(name), true, &Gate::Open)).transpose()
     }
 }
 

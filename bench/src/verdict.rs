@@ -29,13 +29,16 @@ pub(crate) enum Metric {
     Get1P50,
     Get1P99,
     FirstGet,
+    ApiKeyCpu,
+    JwtCpu,
+    CertificateCpu,
     IdleStreamNear,
     IdleStreamFar,
     IdleAgent,
 }
 
 impl Metric {
-    pub(crate) const ALL: [Self; 25] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::DownRate,
         Self::UpRate,
         Self::DownCpu,
@@ -58,6 +61,9 @@ impl Metric {
         Self::Get1P50,
         Self::Get1P99,
         Self::FirstGet,
+        Self::ApiKeyCpu,
+        Self::JwtCpu,
+        Self::CertificateCpu,
         Self::IdleStreamNear,
         Self::IdleStreamFar,
         Self::IdleAgent,
@@ -87,6 +93,9 @@ impl Metric {
             Self::Get1P50 => "HTTP: GET p50, 1 connection, us",
             Self::Get1P99 => "HTTP: GET p99, 1 connection, us",
             Self::FirstGet => "HTTP: first GET between proxies 25 ms apart, in round trips of 50 ms",
+            Self::ApiKeyCpu => "CPU of the hub per request, API key and policy / neither",
+            Self::JwtCpu => "CPU of the hub per request, OIDC token and policy / neither",
+            Self::CertificateCpu => "CPU of the hub per request, client certificate and policy / neither",
             Self::IdleStreamNear => "idle stream, client's side, KiB",
             Self::IdleStreamFar => "idle stream, target's side, KiB",
             Self::IdleAgent => "idle agent, hub, KiB",
@@ -101,6 +110,7 @@ impl Metric {
             Self::MixedIdlePing | Self::MixedPing | Self::IdleAgent => 1,
             Self::DownCpu | Self::UpCpu | Self::StallRate | Self::StallPing => 2,
             Self::FirstGet | Self::IdleStreamNear | Self::IdleStreamFar => 2,
+            Self::ApiKeyCpu | Self::JwtCpu | Self::CertificateCpu => 2,
             Self::Jain => 3,
         }
     }
@@ -122,6 +132,7 @@ impl Metric {
             Self::Get32Rate => Some(Bar::RatioAtLeast(0.7)),
             Self::Get32P50 => Some(Bar::RatioAtMost(1.3)),
             Self::FirstGet => Some(Bar::AtMost(1.5)),
+            Self::ApiKeyCpu | Self::JwtCpu | Self::CertificateCpu => Some(Bar::AtMost(1.15)),
             Self::IdleStreamNear | Self::IdleStreamFar => Some(Bar::AtMost(8.0)),
             Self::IdleAgent => Some(Bar::AtMost(40.0)),
             Self::PingP99 | Self::MixedIdlePing | Self::MixedRate => None,

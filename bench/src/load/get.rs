@@ -7,12 +7,14 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
     task::JoinSet,
     time::Instant,
 };
 
-use crate::{latency::Latency, route::Route};
+use crate::{
+    latency::Latency,
+    route::{Connected, Route},
+};
 
 /// Each connection sends at least one request, however short the phase.
 pub(crate) async fn closed_loop(route: &Route, connections: usize, phase: Duration) -> Result<Value> {
@@ -43,6 +45,7 @@ pub(crate) async fn closed_loop(route: &Route, connections: usize, phase: Durati
     Ok(json!({
         "mode": "get",
         "streams": connections,
+        "count": samples.len(),
         "per_s": per_second,
         "get": Latency::of(samples)?.to_json(),
     }))
@@ -50,7 +53,7 @@ pub(crate) async fn closed_loop(route: &Route, connections: usize, phase: Durati
 
 /// One connection.
 struct Client {
-    stream: TcpStream,
+    stream: Connected,
     request: String,
     answer: Vec<u8>,
 }

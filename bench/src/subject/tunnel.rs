@@ -29,11 +29,21 @@ pub(crate) struct Tunnel {
     dir: PathBuf,
     hub: Process,
     addresses: Value,
+    is_guarded: bool,
+}
+
+/// Whether clients are asked who they are.
+#[derive(Debug)]
+pub(crate) enum Gate {
+    /// They are not.
+    Open,
+    /// They are, as these files say.
+    Guarded { auth: PathBuf, policy: PathBuf },
 }
 
 impl Tunnel {
     /// Starts a hub whose files go to `dir`.
-    pub(crate) fn hub(binary: &Path, dir: &Path) -> Result<Self> {
+    pub(crate) fn start(binary: &Path, dir: &Path, is_plain: bool, gate: &Gate) -> Result<Self> {
         fs::create_dir_all(dir)?;
         let ready = dir.join("hub.ready");
         let mut command = Command::new(binary);
@@ -41,20 +51,44 @@ impl Tunnel {
         for listener in ["--tunnel-listen", "--gateway-listen", "--connect-listen", "--admin-listen"] {
             command.args([listener, "127.0.0.1:0"]);
         }
-        command.arg("--gateway-plain");
+        if is_plain {
+            command.arg("--gateway-plain");
+        }
+        match gate {
+            Gate::Open => command.arg("--insecure-no-auth"),
+            Gate::Guarded { auth, policy } => {
+                command.arg("--auth-config").arg(auth).arg("--policy").arg(policy).args(["--audit-log", "off"])
+            }
+        };
         let mut hub = Process::start("mctunnel hub", command.stdout(Stdio::null()).stderr(log(dir, "hub")?))?;
         let addresses = ready_file(&mut hub, &ready)?;
-        Ok(Self { binary: binary.to_owned(), dir: dir.to_owned(), hub, addresses })
+        let is_guarded = matches!(gate, Gate::Guarded { .. });
+        Ok(Self { binary: binary.to_owned(), dir: dir.to_owned(), hub, addresses, is_guarded })
+    }
+
+    /// The CA that signed its certificate.
+    pub(crate) fn ca(&self) -> PathBuf {
+        self.data_dir().join("pki").join("ca.pem")
+    }
+
+    /// Makes an API key.
+    pub(crate) fn api_key(&self, user: &str, groups: &[String]) -> Result<String> {
+        let mut command = Command::new(&self.binary);
+        command.args(["api-key", "create", "bench", "--user", user]).arg("--data-dir").arg(self.data_dir());
+        for group in groups {
+            command.args(["--group", group]);
+        }
+        let output = command.output()?;
+        if !output.status.success() {
+            bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
     }
 
     /// Adds a cluster and starts its agent, which may reach `sink` alone.
     pub(crate) fn with_agent(self, sink: &str) -> Result<Subject> {
-        let agent = self.agent(["--allow", &format!("tcp://{sink}")], self.address("tunnel")?)?;
-        let route = Route {
-            via: Via::Connect(self.address("connect")?.to_owned()),
-            target: sink.to_owned(),
-            cluster: Some(CLUSTER.to_owned()),
-        };
+        let agent = self.agent(&["--allow", &format!("tcp://{sink}")], self.address("tunnel")?)?;
+        let route = Route::new(Via::Connect(self.address("connect")?.to_owned()), sink, Some(CLUSTER));
         Ok(Subject { kind: Kind::Tunnel, route, processes: vec![self.hub, agent] })
     }
 
@@ -63,9 +97,15 @@ impl Tunnel {
     pub(crate) fn with_api(self, target: &str, delay: Option<Duration>) -> Result<Subject> {
         let relay = delay.map(|delay| Relay::start(self.address("tunnel")?, delay)).transpose()?;
         let hub = relay.as_ref().map_or_else(|| self.address("tunnel"), |relay| Ok(&relay.address))?;
-        let agent = self.agent(["--kube-api", &format!("http://{target}")], hub)?;
-        let route =
-            Route { via: Via::Direct, target: self.address("gateway")?.to_owned(), cluster: Some(CLUSTER.to_owned()) };
+        let api = format!("http://{target}");
+        let mut reach = vec!["--kube-api", &api];
+        let token = self.dir.join("agent-token").display().to_string();
+        if self.is_guarded {
+            fs::write(&token, "the agent's own token")?;
+            reach.extend(["--impersonate", "--kube-token-file", &token]);
+        }
+        let agent = self.agent(&reach, hub)?;
+        let route = Route::new(Via::Direct, self.address("gateway")?, Some(CLUSTER));
         let mut processes = vec![self.hub, agent];
         processes.extend(relay.map(|relay| relay.process));
         Ok(Subject { kind: Kind::Tunnel, route, processes })
@@ -86,7 +126,7 @@ impl Tunnel {
     }
 
     /// Adds the cluster and starts its agent, which dials `hub`; returns when its tunnel is up.
-    fn agent(&self, reach: [&str; 2], hub: &str) -> Result<Process> {
+    fn agent(&self, reach: &[&str], hub: &str) -> Result<Process> {
         let (join, ready) = (self.dir.join("join"), self.dir.join("agent.ready"));
         self.add_cluster(CLUSTER, &join)?;
         let mut command = Command::new(&self.binary);
@@ -105,7 +145,7 @@ impl Tunnel {
     fn add_cluster(&self, name: &str, join: &Path) -> Result<()> {
         let mut command = Command::new(&self.binary);
         command.args(["cluster", "add", name, "--hub", self.address("tunnel")?]);
-        command.arg("--data-dir").arg(self.dir.join("hub")).arg("--out").arg(join);
+        command.arg("--data-dir").arg(self.data_dir()).arg("--out").arg(join);
         let output = command.output()?;
         if !output.status.success() {
             bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));

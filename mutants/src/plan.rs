@@ -1,0 +1,88 @@
+//! What is broken, and by which tests that must be noticed.
+
+use anyhow::{Result, bail};
+
+/// Files of one crate, and the tests that are to notice.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
+    /// The directory of the crate.
+    pub(crate) package: &'static str,
+    /// Below its `src`.
+    pub(crate) files: &'static [&'static str],
+    /// Package and test target; `lib` is the tests in the source. In the order they are run.
+    pub(crate) tests: &'static [(&'static str, &'static str)],
+}
+
+const PLAN: &[Part] = &[
+    Part {
+        name: "targets",
+        package: "mctunnel-core",
+        files: &[
+            "access.rs",
+            "bad_target.rs",
+            "endpoint.rs",
+            "kube_request.rs",
+            "kube_request/query.rs",
+            "name.rs",
+            "routing.rs",
+            "target.rs",
+        ],
+        tests: &[("mctunnel-core", "lib"), ("mctunnel-gateway", "lib")],
+    },
+    Part {
+        name: "routes",
+        package: "mctunnel-gateway",
+        files: &["http/route.rs", "connect/request.rs", "connect/head.rs", "sni/hello.rs"],
+        tests: &[("mctunnel-gateway", "lib"), ("mctunnel-gateway", "connect")],
+    },
+    Part {
+        name: "headers",
+        package: "mctunnel-gateway",
+        files: &[
+            "http/credential.rs",
+            "http/fields.rs",
+            "http/guard/config.rs",
+            "http/guard/fields.rs",
+            "http/guard/h2.rs",
+            "http/guard/head.rs",
+        ],
+        tests: &[("mctunnel-gateway", "lib"), ("mctunnel-gateway", "guard")],
+    },
+    Part {
+        name: "identity",
+        package: "mctunnel-agent",
+        files: &["service_proxy/impersonate.rs"],
+        tests: &[("mctunnel-agent", "lib")],
+    },
+    Part {
+        name: "policy",
+        package: "mctunnel-policy",
+        files: &[
+            "circumstance.rs",
+            "circumstance/facts.rs",
+            "circumstance/window.rs",
+            "compile.rs",
+            "names.rs",
+            "policy.rs",
+            "rule.rs",
+            "rule/asked.rs",
+            "rule/path.rs",
+            "rule/read.rs",
+            "rule/resource.rs",
+            "rule/target.rs",
+            "subject.rs",
+            "verbs.rs",
+        ],
+        tests: &[("mctunnel-policy", "lib"), ("mctunnel-policy", "policy")],
+    },
+];
+
+/// The parts with these names; all of them if there are none.
+pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Part>> {
+    if let Some(unknown) = names.iter().find(|name| !PLAN.iter().any(|part| part.name == **name)) {
+        let known: Vec<&str> = PLAN.iter().map(|part| part.name).collect();
+        bail!("there is no part {unknown}; there are {}", known.join(", "));
+    }
+    Ok(PLAN.iter().filter(|part| names.is_empty() || names.iter().any(|name| name == part.name)).collect())
+}
