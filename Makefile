@@ -17,6 +17,9 @@ ALLOW ?=
 ALLOW_SERVICE ?= default/helloworld
 PIN_SERVICE ?=
 INSECURE_SERVICE ?=
+# Who the clients of run-hub are and what they may do: from elsewhere they reach the service helloworld, from this machine all that
+# the agents' lists allow. To ask nobody, on this machine alone: HUB_TRUST=--insecure-no-auth HUB_FLAGS="--gateway-listen 127.0.0.1:8080"
+HUB_TRUST ?= --auth-config quickstart/auth.yaml --policy quickstart/policy.yaml
 HUB_FLAGS ?=
 AGENT_FLAGS ?=
 JOIN_FILE = $(or $(JOIN),$(DATA_DIR)/joins/$(CLUSTER_NAME).join)
@@ -28,7 +31,12 @@ SOAK_MINUTES ?= 10 120
 TARGET ?= decode
 SECONDS ?= 60
 
-.PHONY: help demo test lint build bench e2e e2e-ready e2e-trust soak run-hub run-agent join fuzz docs install-tools clean
+# mutants, charts
+MUTANTS ?=
+HELM ?= helm
+
+.PHONY: help demo test lint build bench e2e e2e-ready e2e-trust front h2spec floods blackhole report-soak soak run-hub run-agent join \
+	fuzz mutants charts docs install-tools clean
 
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,8 +56,8 @@ lint: ## Format, clippy, tidy, rustdoc; warnings are errors
 build: ## The release binary
 	$(CARGO) build --release --locked --package mctunnel-cli
 
-run-hub: build ## A hub on 0.0.0.0:8080 and 8443 (DATA_DIR=.run/hub, HUB_FLAGS=...)
-	$(MCTUNNEL) hub --data-dir "$(DATA_DIR)" $(HUB_FLAGS)
+run-hub: build ## A hub on 0.0.0.0:8080 and 8443 (DATA_DIR=.run/hub, HUB_TRUST=quickstart/..., HUB_FLAGS=...)
+	$(MCTUNNEL) hub --data-dir "$(DATA_DIR)" $(HUB_TRUST) $(HUB_FLAGS)
 
 run-agent: build join ## An agent (HUB_ADDR=host:8443 CLUSTER_NAME=cluster-a [JOIN=file] [ALLOW_SERVICE="ns/name ..."])
 	$(MCTUNNEL) agent --join "$(JOIN_FILE)" --hub "$(HUB_ADDR)" $(foreach target,$(ALLOW),--allow "$(target)") \
@@ -83,6 +91,24 @@ e2e-trust: build ## Who gets in, and as whom, with a real OpenID provider and tw
 e2e-ready: ## Whether the tools of e2e are in the cache, by exit status
 	@e2e/build --check
 
+report-soak: ## A million reports with 200 kills and cuts, each stored once; not part of CI (REPORT_RECORDS, REPORT_FAULTS, REPORT_SEED)
+	REPORT_RECORDS=$${REPORT_RECORDS:-1000000} REPORT_FAULTS=$${REPORT_FAULTS:-200} \
+		$(CARGO) test --release --locked --package mctunnel-cli --test process reports::t41
+
+front: build ## Ambiguous requests through haproxy, nginx, envoy and traefik in front of the gateway (T15)
+	e2e/front/run tools
+	MCTUNNEL="$(MCTUNNEL)" e2e/front/run smuggling
+
+h2spec: build ## The conformance suite of HTTP/2 against the gateway (T39)
+	e2e/front/run tools
+	MCTUNNEL="$(MCTUNNEL)" e2e/front/run h2spec
+
+floods: ## Each flood of HTTP/2 frames for 30 s, against the gateway and the tunnel listener (T38)
+	MCTUNNEL_FLOOD_SECONDS=30 $(CARGO) test --locked --package mctunnel-cli --test process -- --test-threads=1 --nocapture t38
+
+blackhole: build ## Peers that are gone without a word, behind dropped packets, are found in time (root, 2 minutes)
+	MCTUNNEL="$(MCTUNNEL)" e2e/blackhole
+
 soak: build ## Watches of 10 minutes and 2 hours against real Kubernetes; not part of CI (root; SOAK_MINUTES=10)
 	e2e/build
 	MCTUNNEL="$(MCTUNNEL)" e2e/soak $(SOAK_MINUTES)
@@ -90,6 +116,12 @@ soak: build ## Watches of 10 minutes and 2 hours against real Kubernetes; not pa
 fuzz: ## Fuzz one target (TARGET=decode SECONDS=60); needs `make install-tools`
 	@command -v cargo-fuzz >/dev/null || { echo "cargo-fuzz is not installed: make install-tools" >&2; exit 1; }
 	$(CARGO) +nightly fuzz run $(TARGET) -- -max_total_time=$(SECONDS)
+
+mutants: ## Break what parses targets, names users and decides; the tests must notice (MUTANTS=policy)
+	$(CARGO) run --quiet --locked --package mutants -- $(MUTANTS)
+
+charts: build ## Render the Helm charts and have the binary read what they say (HELM=helm)
+	MCTUNNEL="$(MCTUNNEL)" HELM="$(HELM)" deploy/helm/check
 
 docs: ## The API documentation, in target/doc
 	$(CARGO) doc --workspace --no-deps --locked

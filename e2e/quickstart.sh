@@ -42,7 +42,7 @@ agent_is_there() { in_net hub curl -fs --max-time 5 http://127.0.0.1:9090/metric
 # The environment says where the hub's files go and where the cluster is; the lines are those of the quick start.
 quick_start() {
   local answer
-  unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL HUB_ADDR CLUSTER_NAME HUB_FLAGS AGENT_FLAGS JOIN ALLOW ALLOW_SERVICE PIN_SERVICE INSECURE_SERVICE
+  unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL HUB_ADDR CLUSTER_NAME HUB_TRUST HUB_FLAGS AGENT_FLAGS JOIN ALLOW ALLOW_SERVICE PIN_SERVICE INSECURE_SERVICE
   export DATA_DIR=$tmp/hub KUBECONFIG=$dir/agent.kubeconfig
   as_written 'make run-hub' in_net hub >"$tmp/hub.log" 2>&1 &
   eventually 600 hub_is_ready # the binary may have to be built

@@ -10,7 +10,7 @@ start_hub() {
   local wait=()
   [ "$mode" != connect ] || wait=(--tunnel-wait 5s) # the gateway waits by default
   spawn "$work" hub "$mctunnel" hub --data-dir "$work/hub" --tunnel-listen "$hub_address:0" \
-    --gateway-listen 127.0.0.1:0 --connect-listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 \
+    --gateway-listen 127.0.0.1:0 --connect-listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --insecure-no-auth \
     --hub-name 127.0.0.1 --ready-file "$work/hub.ready" "${wait[@]}"
   disown
   until_ok 30 "$work/hub.pid" test -s "$work/hub.ready"
