@@ -35,8 +35,8 @@ SECONDS ?= 60
 MUTANTS ?=
 HELM ?= helm
 
-.PHONY: help demo test lint build bench e2e e2e-ready e2e-trust front h2spec floods blackhole report-soak soak run-hub run-agent join \
-	fuzz mutants charts docs install-tools clean
+.PHONY: help demo test lint build bench e2e e2e-ready e2e-trust e2e-reports front h2spec floods blackhole report-soak soak run-hub run-agent \
+	join fuzz mutants charts docs install-tools clean
 
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,10 @@ e2e: build ## kubectl against two real Kubernetes clusters (root; the first run 
 e2e-trust: build ## Who gets in, and as whom, with a real OpenID provider and two real clusters (root, node)
 	e2e/build
 	MCTUNNEL="$(MCTUNNEL)" e2e/trust $(E2E_FLAGS)
+
+e2e-reports: build ## Events, logs and services of the hub, with two real clusters while hub and agent are killed (root)
+	e2e/build
+	MCTUNNEL="$(MCTUNNEL)" e2e/reports $(E2E_FLAGS)
 
 e2e-ready: ## Whether the tools of e2e are in the cache, by exit status
 	@e2e/build --check
