@@ -1,5 +1,7 @@
 //! Many agents in one process, to see what each costs the hub. Every one is a real tunnel with a certificate of its own.
 
+pub(crate) mod reporting;
+
 use std::{
     path::{Path, PathBuf},
     time::Duration,
@@ -29,6 +31,12 @@ pub(crate) struct Args {
     /// How many agents
     #[arg(long, default_value_t = 1_000)]
     count: usize,
+    /// Records that each of them reports once all are up
+    #[arg(long, default_value_t = 0)]
+    records: usize,
+    /// Where each has a spool of its own
+    #[arg(long, requires = "records")]
+    spools: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -37,11 +45,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     runtime.block_on(async {
         let started = Instant::now();
         let mut tasks = JoinSet::new();
+        let mut agents = Vec::with_capacity(bundles.len());
         for batch in bundles.chunks(BATCH) {
-            connect(batch, &mut tasks).await?;
+            agents.extend(connect(batch, &mut tasks).await?);
         }
         let seconds = started.elapsed().as_secs_f64();
-        report::line(&json!({ "agents": tasks.len(), "seconds": seconds }).to_string())?;
+        let reporters = args.spools.as_ref().map(|dir| reporting::prepare(&agents, dir, &mut tasks)).transpose()?;
+        report::line(&json!({ "agents": agents.len(), "seconds": seconds }).to_string())?;
+        if let Some(reporters) = reporters {
+            reporting::report(reporters, args.records).await?;
+        }
         tokio::io::stdin().read_to_end(&mut Vec::new()).await?;
         Ok(())
     })
@@ -51,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 const BATCH: usize = 50;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-async fn connect(bundles: &[JoinBundle], tasks: &mut JoinSet<()>) -> Result<()> {
+async fn connect(bundles: &[JoinBundle], tasks: &mut JoinSet<()>) -> Result<Vec<Agent>> {
     let mut agents = Vec::with_capacity(bundles.len());
     for bundle in bundles {
         let agent = Agent::builder(bundle).build()?;
@@ -65,7 +78,7 @@ async fn connect(bundles: &[JoinBundle], tasks: &mut JoinSet<()>) -> Result<()> 
         }
         sleep(Duration::from_millis(5)).await;
     }
-    Ok(())
+    Ok(agents)
 }
 
 fn add_clusters(data_dir: &Path, hub: &str, count: usize) -> Result<Vec<JoinBundle>> {

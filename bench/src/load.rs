@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// How long each phase is measured in echo, open, get, mixed and stall
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Pings per second in mixed and stall, sent whether or not the last one was answered
+    /// Pings per second in mixed, stall and paced, sent whether or not the last one was answered
     #[arg(long, default_value_t = 200)]
     rate: u32,
     /// Stalled streams of each kind in stall
@@ -59,6 +59,8 @@ enum Mode {
     Mixed,
     /// A pinger and bulk downloads, without and with streams that nobody reads
     Stall,
+    /// A pinger at a fixed rate, from when the target can be reached until standard input closes
+    Paced,
     /// Idle streams, kept until standard input closes
     Hold,
 }
@@ -92,6 +94,7 @@ async fn measure(args: &Args) -> Result<Value> {
             let (bulk, stalled, rate, pairs) = (args.streams, args.stalled, args.rate, args.pairs);
             stall::run(route, stall::Plan { bulk, stalled, rate, phase, pairs }).await
         }
+        Mode::Paced => ping::until_told(route, args.rate).await,
         Mode::Hold => bail!("holding is not a measurement"),
     }
 }

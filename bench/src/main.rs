@@ -8,14 +8,18 @@ mod latency;
 mod load;
 mod machine;
 mod order;
+mod post;
 mod process;
+mod records;
 mod relay;
 mod report;
 mod route;
+mod scrape;
 mod sink;
 mod subject;
 mod suite;
 mod verdict;
+mod wire;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -37,6 +41,8 @@ enum Command {
     Relay(relay::Args),
     /// Holds many real tunnels to one hub, each of a cluster of its own; prints one JSON line when all are up
     Agents(agents::Args),
+    /// Reports records to an agent, over some connections; prints one JSON line when all are on its disk
+    Post(post::Args),
     /// Measures direct loopback, the proxy chain and mctunnel in turn, and judges the ratios
     All(suite::Args),
     /// Compares tonic with the h2 crate as the carrier of frames
@@ -50,6 +56,7 @@ fn main() -> Result<()> {
         Command::Load(args) => load::run(&args),
         Command::Relay(args) => relay::run(&args),
         Command::Agents(args) => agents::run(&args),
+        Command::Post(args) => post::run(&args),
         Command::All(args) => suite::run(&args),
         #[cfg(feature = "carrier")]
         Command::Carrier(args) => carrier::run(&args),

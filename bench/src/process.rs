@@ -14,15 +14,15 @@ use serde_json::Value;
 pub(crate) struct Process {
     name: String,
     child: Child,
-    // Closing it tells a holder of idle streams to stop.
-    _stdin: Option<ChildStdin>,
+    // Closing it tells a holder of idle streams, and a pinger, to stop.
+    stdin: Option<ChildStdin>,
 }
 
 impl Process {
     pub(crate) fn start(name: &str, command: &mut Command) -> Result<Self> {
         let mut child = command.spawn().with_context(|| format!("start {name} ({command:?})"))?;
         let stdin = child.stdin.take();
-        Ok(Self { name: name.to_owned(), child, _stdin: stdin })
+        Ok(Self { name: name.to_owned(), child, stdin })
     }
 
     /// Starts another instance of this program, its standard output readable by [`Process::line`].
@@ -49,6 +49,12 @@ impl Process {
         serde_json::from_str(&line).with_context(|| format!("{} printed {line:?}", self.name))
     }
 
+    /// Tells the process to stop; gives the first line it prints, as JSON.
+    pub(crate) fn finish(&mut self) -> Result<Value> {
+        self.stdin = None;
+        self.json()
+    }
+
     /// An error if the process has ended.
     pub(crate) fn check(&mut self) -> Result<()> {
         match self.child.try_wait()? {
@@ -64,9 +70,18 @@ impl Process {
 
     /// Resident memory in bytes.
     pub(crate) fn resident(&self) -> Result<f64> {
+        self.status_bytes("VmRSS:")
+    }
+
+    /// The most resident memory that it ever had, in bytes.
+    pub(crate) fn peak_resident(&self) -> Result<f64> {
+        self.status_bytes("VmHWM:")
+    }
+
+    fn status_bytes(&self, field: &str) -> Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
-        Ok(kib.with_context(|| format!("{} has no VmRSS", self.name))?.parse::<f64>()? * 1024.0)
+        let kib = status.lines().find_map(|line| line.strip_prefix(field)?.trim().strip_suffix(" kB"));
+        Ok(kib.with_context(|| format!("{} has no {field}", self.name))?.parse::<f64>()? * 1024.0)
     }
 }
 

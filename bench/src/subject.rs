@@ -1,6 +1,7 @@
 //! What is measured: some processes between a client and a target, and the way in.
 
 mod chain;
+mod reporting;
 mod tunnel;
 
 use anyhow::Result;
@@ -12,6 +13,7 @@ use crate::{
 
 pub(crate) use self::{
     chain::{CHAIN_CONNECTIONS, Mode, chain, http_target},
+    reporting::Reporting,
     tunnel::{Gate, Tunnel},
 };
 

@@ -2,6 +2,7 @@
 
 mod http;
 mod idle;
+mod reports;
 mod rounds;
 mod trust;
 
@@ -53,6 +54,8 @@ enum Part {
     Trust,
     /// Memory of what is idle
     Idle,
+    /// Reports from clusters to the hub
+    Reports,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -84,11 +87,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 type Measure = fn(&Bench<'_>, &mut Figures) -> Result<()>;
 
-const PARTS: [(Part, Measure); 4] = [
+const PARTS: [(Part, Measure); 5] = [
     (Part::Bytes, rounds::measure),
     (Part::Http, http::measure),
     (Part::Trust, trust::measure),
     (Part::Idle, idle::measure),
+    (Part::Reports, reports::measure),
 ];
 
 fn find_mctunnel(args: &Args) -> Result<Option<PathBuf>> {
@@ -139,6 +143,13 @@ struct Plan {
     stall_pairs: usize,
     idle_streams: usize,
     idle_agents: usize,
+    /// Records of a round in which reports are timed.
+    report_records: usize,
+    /// Records that are reported while the hub is away, for the agent's memory.
+    report_backlog: usize,
+    /// And for the pings beside an agent that catches up.
+    report_catch_up: usize,
+    reporting_agents: usize,
 }
 
 impl Plan {
@@ -150,9 +161,23 @@ impl Plan {
             stall_pairs: 2,
             idle_streams: 10_000,
             idle_agents: 9_000,
+            report_records: 500_000,
+            report_backlog: 2_000_000,
+            report_catch_up: 200_000,
+            reporting_agents: 1_000,
         };
-        let quick =
-            Self { rounds: 1, bytes: 200_000_000, seconds: 0.5, stall_pairs: 1, idle_streams: 1_000, idle_agents: 500 };
+        let quick = Self {
+            rounds: 1,
+            bytes: 200_000_000,
+            seconds: 0.5,
+            stall_pairs: 1,
+            idle_streams: 1_000,
+            idle_agents: 500,
+            report_records: 100_000,
+            report_backlog: 200_000,
+            report_catch_up: 100_000,
+            reporting_agents: 100,
+        };
         let plan = if args.quick { quick } else { full };
         Self { rounds: args.rounds.unwrap_or(plan.rounds).max(1), ..plan }
     }

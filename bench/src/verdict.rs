@@ -35,10 +35,20 @@ pub(crate) enum Metric {
     IdleStreamNear,
     IdleStreamFar,
     IdleAgent,
+    ReportRate,
+    ReportWire,
+    ReportMemory,
+    CatchUpRate,
+    CatchUpPing,
+    CaughtUpPing,
+    CatchUpPingRatio,
+    ManyMissing,
+    ManyRate,
+    ManyMemory,
 }
 
 impl Metric {
-    pub(crate) const ALL: [Self; 28] = [
+    pub(crate) const ALL: [Self; 38] = [
         Self::DownRate,
         Self::UpRate,
         Self::DownCpu,
@@ -67,6 +77,16 @@ impl Metric {
         Self::IdleStreamNear,
         Self::IdleStreamFar,
         Self::IdleAgent,
+        Self::ReportRate,
+        Self::ReportWire,
+        Self::ReportMemory,
+        Self::CatchUpRate,
+        Self::CatchUpPing,
+        Self::CaughtUpPing,
+        Self::CatchUpPingRatio,
+        Self::ManyMissing,
+        Self::ManyRate,
+        Self::ManyMemory,
     ];
 
     pub(crate) fn title(self) -> &'static str {
@@ -99,6 +119,16 @@ impl Metric {
             Self::IdleStreamNear => "idle stream, client's side, KiB",
             Self::IdleStreamFar => "idle stream, target's side, KiB",
             Self::IdleAgent => "idle agent, hub, KiB",
+            Self::ReportRate => "reports: records per second, from POST at the agent to the hub's disk",
+            Self::ReportWire => "reports: bytes on the wire / bytes of the records compressed",
+            Self::ReportMemory => "reports: greatest memory of an agent with a backlog, MiB",
+            Self::CatchUpRate => "reports: records per second when the hub is back",
+            Self::CatchUpPing => "reports: paced ping beside an agent that catches up, p99, ms",
+            Self::CaughtUpPing => "reports: paced ping on the same tunnel alone, p99, ms",
+            Self::CatchUpPingRatio => "reports: paced ping, p99 beside catching up / alone",
+            Self::ManyMissing => "many agents report at once: records missing or twice",
+            Self::ManyRate => "many agents report at once: records per second",
+            Self::ManyMemory => "many agents report at once: hub's memory of each, KiB",
         }
     }
 
@@ -111,6 +141,9 @@ impl Metric {
             Self::DownCpu | Self::UpCpu | Self::StallRate | Self::StallPing => 2,
             Self::FirstGet | Self::IdleStreamNear | Self::IdleStreamFar => 2,
             Self::ApiKeyCpu | Self::JwtCpu | Self::CertificateCpu => 2,
+            Self::ReportRate | Self::CatchUpRate | Self::ManyMissing | Self::ManyRate => 0,
+            Self::ReportMemory | Self::ManyMemory => 1,
+            Self::ReportWire | Self::CatchUpPing | Self::CaughtUpPing | Self::CatchUpPingRatio => 2,
             Self::Jain => 3,
         }
     }
@@ -135,6 +168,12 @@ impl Metric {
             Self::ApiKeyCpu | Self::JwtCpu | Self::CertificateCpu => Some(Bar::AtMost(1.15)),
             Self::IdleStreamNear | Self::IdleStreamFar => Some(Bar::AtMost(8.0)),
             Self::IdleAgent => Some(Bar::AtMost(40.0)),
+            Self::ReportRate => Some(Bar::AtLeast(50_000.0)),
+            Self::ReportWire => Some(Bar::AtMost(1.5)),
+            Self::ReportMemory => Some(Bar::AtMost(64.0)),
+            Self::CatchUpPingRatio => Some(Bar::AtMost(2.0)),
+            Self::ManyMissing => Some(Bar::AtMost(0.0)),
+            Self::CatchUpRate | Self::CatchUpPing | Self::CaughtUpPing | Self::ManyRate | Self::ManyMemory => None,
             Self::PingP99 | Self::MixedIdlePing | Self::MixedRate => None,
             Self::Get32P99 | Self::Get1Rate | Self::Get1P50 | Self::Get1P99 => None,
         }

@@ -17,9 +17,10 @@ use crate::{
     process::Process,
     relay::Relay,
     route::{Route, Via},
+    scrape,
 };
 
-const CLUSTER: &str = "c1";
+pub(super) const CLUSTER: &str = "c1";
 const READY: Duration = Duration::from_secs(20);
 
 /// A hub without agents yet.
@@ -45,7 +46,7 @@ impl Tunnel {
     /// Starts a hub whose files go to `dir`.
     pub(crate) fn start(binary: &Path, dir: &Path, is_plain: bool, gate: &Gate) -> Result<Self> {
         fs::create_dir_all(dir)?;
-        let ready = dir.join("hub.ready");
+        let ready = fresh(dir.join("hub.ready"));
         let mut command = Command::new(binary);
         command.arg("hub").arg("--data-dir").arg(dir.join("hub")).arg("--ready-file").arg(&ready);
         for listener in ["--tunnel-listen", "--gateway-listen", "--connect-listen", "--admin-listen"] {
@@ -87,7 +88,7 @@ impl Tunnel {
 
     /// Adds a cluster and starts its agent, which may reach `sink` alone.
     pub(crate) fn with_agent(self, sink: &str) -> Result<Subject> {
-        let agent = self.agent(&["--allow", &format!("tcp://{sink}")], self.address("tunnel")?)?;
+        let (agent, _) = self.agent(&["--allow", &format!("tcp://{sink}")], self.address("tunnel")?)?;
         let route = Route::new(Via::Connect(self.address("connect")?.to_owned()), sink, Some(CLUSTER));
         Ok(Subject { kind: Kind::Tunnel, route, processes: vec![self.hub, agent] })
     }
@@ -104,7 +105,7 @@ impl Tunnel {
             fs::write(&token, "the agent's own token")?;
             reach.extend(["--impersonate", "--kube-token-file", &token]);
         }
-        let agent = self.agent(&reach, hub)?;
+        let (agent, _) = self.agent(&reach, hub)?;
         let route = Route::new(Via::Direct, self.address("gateway")?, Some(CLUSTER));
         let mut processes = vec![self.hub, agent];
         processes.extend(relay.map(|relay| relay.process));
@@ -113,11 +114,34 @@ impl Tunnel {
 
     /// Starts so many agents without targets, and returns when all are connected.
     pub(crate) fn agents(&self, count: usize) -> Result<Process> {
+        self.agents_with(count, &[])
+    }
+
+    /// Starts so many agents that report so many records each, and returns when all are about to.
+    pub(crate) fn reporting_agents(&self, count: usize, records: usize) -> Result<Process> {
+        let spools = self.dir.join("spools").display().to_string();
+        self.agents_with(count, &["--spools", &spools, "--records", &records.to_string()])
+    }
+
+    fn agents_with(&self, count: usize, more: &[&str]) -> Result<Process> {
         let data_dir = self.data_dir().display().to_string();
-        let args = ["agents", "--data-dir", &data_dir, "--hub", self.address("tunnel")?, "--count", &count.to_string()];
-        let mut agents = Process::start_self("agents", &args.map(str::to_owned))?;
+        let count = count.to_string();
+        let mut args = vec!["agents", "--data-dir", &data_dir, "--hub", self.address("tunnel")?, "--count", &count];
+        args.extend(more);
+        let args: Vec<String> = args.into_iter().map(str::to_owned).collect();
+        let mut agents = Process::start_self("agents", &args)?;
         agents.json()?;
         Ok(agents)
+    }
+
+    /// How many records of a kind it has on its disk.
+    pub(crate) fn stored(&self, kind: &str) -> Result<f64> {
+        scrape::sum(self.address("admin")?, "mctunnel_reports_stored_total", &format!("kind=\"{kind}\""))
+    }
+
+    /// Where it keeps reports.
+    pub(crate) fn reports(&self) -> PathBuf {
+        self.data_dir().join("reports")
     }
 
     /// Resident bytes of the hub.
@@ -125,17 +149,17 @@ impl Tunnel {
         self.hub.resident()
     }
 
-    /// Adds the cluster and starts its agent, which dials `hub`; returns when its tunnel is up.
-    fn agent(&self, reach: &[&str], hub: &str) -> Result<Process> {
-        let (join, ready) = (self.dir.join("join"), self.dir.join("agent.ready"));
+    /// Adds the cluster and starts its agent, which dials `hub`; returns when its tunnel is up, with its ready file.
+    pub(super) fn agent(&self, reach: &[&str], hub: &str) -> Result<(Process, Value)> {
+        let (join, ready) = (self.dir.join("join"), fresh(self.dir.join("agent.ready")));
         self.add_cluster(CLUSTER, &join)?;
         let mut command = Command::new(&self.binary);
         command.arg("agent").arg("--join").arg(&join).args(["--hub", hub]).args(reach);
         command.args(["--admin-listen", "127.0.0.1:0"]).arg("--ready-file").arg(&ready);
         let mut agent =
             Process::start("mctunnel agent", command.stdout(Stdio::null()).stderr(log(&self.dir, "agent")?))?;
-        ready_file(&mut agent, &ready)?;
-        Ok(agent)
+        let addresses = ready_file(&mut agent, &ready)?;
+        Ok((agent, addresses))
     }
 
     fn data_dir(&self) -> PathBuf {
@@ -153,10 +177,17 @@ impl Tunnel {
         Ok(())
     }
 
-    fn address(&self, listener: &str) -> Result<&str> {
+    pub(super) fn address(&self, listener: &str) -> Result<&str> {
         let address = self.addresses.get(listener).and_then(Value::as_str);
         address.with_context(|| format!("the ready file names no {listener} address: {}", self.addresses))
     }
+}
+
+/// What a process before may have written is not to be taken for what this one writes.
+fn fresh(file: PathBuf) -> PathBuf {
+    // It fails when there is none.
+    drop(fs::remove_file(&file));
+    file
 }
 
 fn log(dir: &Path, name: &str) -> Result<fs::File> {
