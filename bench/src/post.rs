@@ -53,6 +53,11 @@ pub(crate) fn start(to: &str, records: usize) -> Result<Process> {
     Process::start_self("post", &["post", "--to", to, "--each", &each].map(str::to_owned))
 }
 
+/// The name of a source.
+pub(crate) fn source_name(source: usize) -> String {
+    format!("source-{source}")
+}
+
 /// The records of a source.
 pub(crate) fn records_of(source: usize) -> Records {
     Records::new(source as u64 + 1)
@@ -68,8 +73,9 @@ fn post_all(args: &Args, source: usize) -> Result<usize> {
         let mut body = Vec::new();
         records.write_lines(count, &mut body)?;
         let head = format!(
-            "POST /v1/reports/{KIND}?source=source-{source} HTTP/1.1\r\nHost: {}\r\nContent-Type: \
+            "POST /v1/reports/{KIND}?source={} HTTP/1.1\r\nHost: {}\r\nContent-Type: \
              application/x-ndjson\r\nContent-Length: {}\r\n\r\n",
+            source_name(source),
             args.to,
             body.len()
         );

@@ -128,7 +128,8 @@ ratios of each round. Client and target are processes of their own and share the
 - A report is a line of a log in JSON, of 500 bytes, with trace ids and other parts that are never twice the same. A client
   POSTs 500,000 of them to one agent, 1,500 at once as NDJSON on each of 4 connections that are kept. The time is from the
   first POST until the hub's counter of what it has synced to its disk has all of them. Client, agent, hub and the relay
-  that counts bytes between hub and agent share the cores. Agent and hub sync to the same disk.
+  that counts bytes between hub and agent share the cores. Agent and hub sync to the same disk. Afterwards every record is
+  looked for in the hub's store, in order.
 - The bytes on the wire are those of the TCP connection between agent and hub, both ways. They are compared with the same
   lines compressed once, in pieces of 1 MiB with zstd at level 1, as the agent packs its batches.
 - The backlog is 2,000,000 reports that come while the hub is away. The agent's memory is the greatest resident size that the

@@ -99,6 +99,11 @@ impl Reporting {
         }
     }
 
+    /// Where the hub keeps reports.
+    pub(crate) fn reports(&self) -> Result<PathBuf> {
+        Ok(self.hub()?.reports())
+    }
+
     /// The way through the same tunnel to the sink.
     pub(crate) fn streams(&self) -> Result<Subject> {
         let connect = self.hub()?.address("connect")?.to_owned();

@@ -4,6 +4,7 @@ mod backlog;
 mod beside;
 mod many;
 mod rate;
+mod stored;
 
 use anyhow::Result;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use tokio::time::Instant;
 
-use super::Bench;
+use super::{Bench, stored};
 use crate::{
     report::line,
     subject::{Kind, Reporting},
@@ -27,6 +27,7 @@ pub(super) fn measure(bench: &Bench<'_>, binary: &Path, figures: &mut Figures) -
     let seconds = started.elapsed().as_secs_f64();
     // The kernel's own maximum over the whole life of the process.
     let peak = mib(reporting.agent.peak_resident()?);
+    stored::check(&reporting.reports()?, &[count])?;
     figures.add(Metric::ReportMemory, Kind::Tunnel, peak);
     figures.add(Metric::CatchUpRate, Kind::Tunnel, count as f64 / seconds);
     line(&format!(

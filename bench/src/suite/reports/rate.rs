@@ -1,11 +1,14 @@
 //! Records a second from the first POST at the agent until the last is on the hub's disk, and the bytes that takes on the wire.
 
-use std::path::Path;
+use std::{
+    iter::{once, repeat_n},
+    path::Path,
+};
 
 use anyhow::Result;
 use tokio::time::Instant;
 
-use super::Bench;
+use super::{Bench, stored};
 use crate::{
     post::{CONNECTIONS, records_of},
     records,
@@ -45,5 +48,6 @@ pub(super) fn measure(bench: &Bench<'_>, binary: &Path, figures: &mut Figures) -
             (reporting.wire.bytes() - before) as f64 / 1e6,
         ))?;
     }
-    Ok(())
+    let runs: Vec<usize> = once(WARM_UP).chain(repeat_n(count, bench.plan.rounds)).collect();
+    stored::check(&reporting.reports()?, &runs)
 }
