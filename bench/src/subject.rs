@@ -13,7 +13,7 @@ use crate::{
 
 pub(crate) use self::{
     chain::{CHAIN_CONNECTIONS, Mode, chain, http_target},
-    reporting::Reporting,
+    reporting::{ASK_AGAIN, Reporting},
     tunnel::{Gate, Tunnel},
 };
 

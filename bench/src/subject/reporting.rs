@@ -95,7 +95,7 @@ impl Reporting {
             if stored == count {
                 return Ok(());
             }
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(ASK_AGAIN);
         }
     }
 
@@ -118,4 +118,6 @@ impl Reporting {
 
 /// Room for any backlog of a measurement.
 const SPOOL: &str = "4GiB";
+/// How often the hub is asked what it has.
+pub(crate) const ASK_AGAIN: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(300);
