@@ -87,6 +87,11 @@ impl Batch {
         }
     }
 
+    /// Its bytes before compression, as declared.
+    pub(crate) fn plain_len(&self) -> u32 {
+        self.plain_len
+    }
+
     /// The number behind its last record.
     #[must_use]
     pub fn next(&self) -> u64 {

@@ -1,11 +1,14 @@
 //! Sends the lanes of a spool to the hub: one stream for each, taken up again wherever the hub says it was left.
 
+mod pace;
+
 use crate::{
     Kind, ReportError, Spool,
     batch::Batch,
     spool::{Cursor, Progress},
     wire::{Hello, MOST_SMALL, Messages, Wanted},
 };
+use pace::Pace;
 use prost::Message as _;
 use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
 use tokio::{
@@ -22,6 +25,8 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A stream that went on for so long was a good one: the next pause is short again.
 const GOOD: Duration = Duration::from_secs(30);
+/// The bytes that are sent in one go: what others on the tunnel may have to wait for.
+const PIECE: usize = 32 << 10;
 
 /// A way to the hub.
 ///
@@ -39,10 +44,16 @@ pub async fn send<C: Connect>(spool: Spool, connect: Arc<C>, stop: CancellationT
     let mut kinds = spool.kinds();
     let mut known = BTreeSet::new();
     let mut lanes = JoinSet::new();
+    let pace = Arc::new(Pace::new());
     loop {
         let new: Vec<Kind> = kinds.borrow_and_update().iter().filter(|kind| !known.contains(*kind)).cloned().collect();
         for kind in new {
-            let lane = Lane { spool: spool.clone(), kind: kind.clone(), connect: Arc::clone(&connect) };
+            let lane = Lane {
+                spool: spool.clone(),
+                kind: kind.clone(),
+                connect: Arc::clone(&connect),
+                pace: Arc::clone(&pace),
+            };
             lanes.spawn(lane.send(stop.clone()));
             known.insert(kind);
         }
@@ -59,6 +70,7 @@ struct Lane<C> {
     spool: Spool,
     kind: Kind,
     connect: Arc<C>,
+    pace: Arc<Pace>,
 }
 
 impl<C: Connect> Lane<C> {
@@ -128,7 +140,7 @@ impl<C: Connect> Lane<C> {
         };
         tokio::select! {
             heard = hearing => heard,
-            told = tell(cursor, progress, &mut write) => told.map_err(|error| error.to_string()),
+            told = tell(cursor, progress, &self.pace, &mut write) => told.map_err(|error| error.to_string()),
         }
     }
 }
@@ -143,10 +155,11 @@ fn next_of(answer: io::Result<Option<Wanted>>) -> Result<Option<u64>, String> {
     }
 }
 
-/// Sends what is synced, as it comes. Ends only with an error; the stream's window is what holds it back.
+/// Sends what is synced, as it comes. Ends only with an error; its pace and the stream's window are what holds it back.
 async fn tell(
     mut cursor: Cursor,
     mut progress: watch::Receiver<Progress>,
+    pace: &Pace,
     write: &mut (impl AsyncWrite + Unpin),
 ) -> io::Result<()> {
     loop {
@@ -156,7 +169,15 @@ async fn tell(
         let (batch, back) = read.await.map_err(io::Error::other)?;
         cursor = back;
         match batch? {
-            Some(batch) => write.write_all(&framed(&batch)).await?,
+            Some(batch) => {
+                let framed = framed(&batch);
+                let pieces = framed.chunks(PIECE);
+                let each = batch.plain_len() / u32::try_from(pieces.len()).unwrap_or(1).max(1);
+                for piece in pieces {
+                    pace.turn(each).await;
+                    write.write_all(piece).await?;
+                }
+            }
             None => {
                 let next = cursor.next_number();
                 progress.wait_for(|now| now.synced > next).await.map_err(io::Error::other)?;
