@@ -13,9 +13,11 @@ use crate::{
     attempts::{FailedAttempts, PER_MINUTE},
     clock::whole_seconds,
     digest,
+    recent::Recent,
 };
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use mctunnel_core::{Secret, User};
+use parking_lot::Mutex;
 use std::{net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
 
 /// How users of API keys are called, and how often somebody may fail.
@@ -41,6 +43,8 @@ pub struct ApiKeys {
     names: NameRules,
     attempts: FailedAttempts,
     clock: Clock,
+    /// By the id of its key: the user that a record makes, beside the record it was made of.
+    users: Mutex<Recent<String, (Arc<ApiKeyRecord>, Arc<User>)>>,
 }
 
 impl ApiKeys {
@@ -56,7 +60,8 @@ impl ApiKeys {
             return Err(AuthnError::provider(name, problem));
         }
         let attempts = FailedAttempts::per_minute(failures_per_minute);
-        Ok(Self { name: name.into(), store, names, attempts, clock })
+        let users = Mutex::new(Recent::with_room(ROOM));
+        Ok(Self { name: name.into(), store, names, attempts, clock, users })
     }
 
     fn judge(&self, shown: &Shown<'_>) -> Verdict {
@@ -81,14 +86,26 @@ impl ApiKeys {
     }
 
     /// Told to the holder of the key alone.
-    fn user_of(&self, record: &ApiKeyRecord, peer: Option<SocketAddr>) -> Verdict {
+    fn user_of(&self, record: &Arc<ApiKeyRecord>, peer: Option<SocketAddr>) -> Verdict {
         if record.revoked.is_some() {
             return self.failed(peer, "the API key was revoked");
         }
         if record.expires.is_some_and(|expires| expires <= self.clock.now()) {
             return self.failed(peer, "the API key has expired");
         }
-        self.user(record).map_or_else(Verdict::rejected, |user| Verdict::Accepted(Arc::new(user)))
+        self.made_user(record).map_or_else(Verdict::rejected, Verdict::Accepted)
+    }
+
+    /// The user of a record, made once for each record: a changed key has another one.
+    fn made_user(&self, record: &Arc<ApiKeyRecord>) -> Result<Arc<User>, String> {
+        if let Some((of, user)) = self.users.lock().get(&record.id)
+            && Arc::ptr_eq(of, record)
+        {
+            return Ok(Arc::clone(user));
+        }
+        let user = Arc::new(self.user(record)?);
+        self.users.lock().insert(record.id.clone(), (Arc::clone(record), Arc::clone(&user)));
+        Ok(user)
     }
 
     fn user(&self, record: &ApiKeyRecord) -> Result<User, String> {
@@ -108,6 +125,9 @@ impl ApiKeys {
         Verdict::rejected(reason)
     }
 }
+
+/// Of how many keys the users are remembered.
+const ROOM: usize = 16 * 1024;
 
 /// What no key hashes to.
 const NO_HASH: [u8; 32] = [0; 32];

@@ -3,6 +3,7 @@
 use crate::Hub;
 use mctunnel_core::{Open, OpenError, OpenRequest, routing};
 use mctunnel_tunnel::{OpenFailed, Session, Stream};
+use std::sync::Arc;
 use tokio::time::{Instant, timeout_at};
 
 impl Open for Hub {
@@ -60,9 +61,9 @@ fn routing(request: &OpenRequest) -> mctunnel_tunnel::Open {
 /// A user as OPEN carries it. Provider, credential and expiry are the hub's business.
 fn on_the_wire(user: &mctunnel_core::User) -> mctunnel_tunnel::User {
     mctunnel_tunnel::User {
-        name: user.name.to_string(),
-        groups: user.groups.iter().map(ToString::to_string).collect(),
-        uid: user.uid.as_deref().unwrap_or_default().to_owned(),
+        name: Arc::clone(&user.name),
+        groups: user.groups.clone(),
+        uid: user.uid.clone().unwrap_or_default(),
         extra: user.extra.iter().map(|(key, values)| (key.clone(), values.clone())).collect(),
     }
 }

@@ -103,6 +103,8 @@ pub struct Connection {
     committed: u64,
     /// Bytes read by the applications from all streams.
     total_read: u64,
+    /// Bytes of all streams that were sent.
+    total_sent: u64,
     /// Peer's streams that wait for `join` or `refuse`.
     offered: usize,
     /// Streams the peer opened.
@@ -165,6 +167,7 @@ impl Connection {
             highest_peer_id: 0,
             committed: 0,
             total_read: 0,
+            total_sent: 0,
             offered: 0,
             peer_streams: 0,
             peer_early_window: 0,
@@ -273,6 +276,12 @@ impl Connection {
     #[must_use]
     pub fn streams(&self) -> usize {
         self.streams.len()
+    }
+
+    /// Bytes of streams, in both directions, since the tunnel is up.
+    #[must_use]
+    pub fn moved(&self) -> u64 {
+        self.total_read + self.total_sent
     }
 
     /// The sum of all receive windows: the most this end may have to hold.

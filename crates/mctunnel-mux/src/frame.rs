@@ -7,7 +7,7 @@ use crate::{
     CloseCode, DrainReason, Priority, RefuseCode, ResetCode,
     wire::{Count, DynSink, LEN, Sink, len_u64},
 };
-use alloc::{boxed::Box, string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use bytes::{Bytes, BytesMut};
 use core::fmt;
 
@@ -88,11 +88,11 @@ impl Open {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct User {
     /// Its name; never empty.
-    pub name: String,
+    pub name: Arc<str>,
     /// Its groups.
-    pub groups: Vec<String>,
+    pub groups: Vec<Arc<str>>,
     /// Empty if unknown.
-    pub uid: String,
+    pub uid: Arc<str>,
     /// Further facts: keys and their values.
     pub extra: Vec<(String, Vec<String>)>,
 }
@@ -100,28 +100,34 @@ pub struct User {
 impl User {
     /// Whether a peer takes it: it has a name, its extra facts have keys, and no text is too long.
     pub(crate) fn is_speakable(&self) -> bool {
-        let fits = |text: &String| text.len() <= MAX_TEXT;
-        let named = |text: &String| !text.is_empty() && fits(text);
-        let extra = |(key, values): &(String, Vec<String>)| named(key) && values.iter().all(fits);
-        named(&self.name) && fits(&self.uid) && self.groups.iter().all(fits) && self.extra.iter().all(extra)
+        let fits = |text: &str| text.len() <= MAX_TEXT;
+        let named = |text: &str| !text.is_empty() && fits(text);
+        let extra = |(key, values): &(String, Vec<String>)| named(key) && values.iter().all(|value| fits(value));
+        let groups = || self.groups.iter().all(|group| fits(group));
+        named(&self.name) && fits(&self.uid) && groups() && self.extra.iter().all(extra)
     }
 
     fn bytes(&self) -> usize {
         let values = |values: &[String]| values.iter().map(|value| value.len() + EACH).sum::<usize>();
         let extra: usize = self.extra.iter().map(|(key, all)| key.len() + EACH + values(all)).sum();
-        self.name.len() + self.uid.len() + values(&self.groups) + extra
+        let groups: usize = self.groups.iter().map(|group| group.len() + EACH).sum();
+        self.name.len() + self.uid.len() + groups + extra
     }
 
-    fn body(&self, m: &mut dyn DynSink) {
-        m.bytes(1, self.name.as_bytes());
-        self.groups.iter().for_each(|group| m.bytes_always(2, group.as_bytes()));
-        m.bytes(3, self.uid.as_bytes());
+    /// By itself, because its length stands in front of it, in a message whose length stands in front of that: a user may have many
+    /// groups, which are gone through once.
+    fn encoded(&self) -> BytesMut {
+        let mut out = BytesMut::with_capacity(self.bytes());
+        Sink::bytes(&mut out, 1, self.name.as_bytes());
+        self.groups.iter().for_each(|group| Sink::bytes_always(&mut out, 2, group.as_bytes()));
+        Sink::bytes(&mut out, 3, self.uid.as_bytes());
         for (key, values) in &self.extra {
-            m.message(4, &|m| {
+            Sink::message(&mut out, 4, |m| {
                 m.bytes(1, key.as_bytes());
                 values.iter().for_each(|value| m.bytes_always(2, value.as_bytes()));
             });
         }
+        out
     }
 }
 
@@ -227,7 +233,10 @@ impl Frame {
                 m.bytes(3, payload);
             }),
             Self::Window { stream, credit } => pair(out, 2, stream.0, *credit),
-            Self::Open(stream, window, open) => out.message(3, |m| open.body(m, *stream, *window)),
+            Self::Open(stream, window, open) => {
+                let user = open.user.as_ref().map(|user| user.encoded());
+                out.message(3, |m| open.body(m, *stream, *window, user.as_deref()));
+            }
             Self::Joined { stream, window } => pair(out, 4, stream.0, *window),
             Self::Refused { stream, code, message } => out.message(5, |m| {
                 m.uint(1, stream.0);
@@ -253,7 +262,7 @@ impl Frame {
 }
 
 impl Open {
-    fn body(&self, m: &mut dyn DynSink, stream: StreamId, window: u64) {
+    fn body(&self, m: &mut dyn DynSink, stream: StreamId, window: u64, user: Option<&[u8]>) {
         m.uint(1, stream.0);
         m.uint(2, window);
         m.uint(3, self.priority.to_wire());
@@ -263,8 +272,8 @@ impl Open {
                 m.bytes(2, &header.value);
             });
         }
-        if let Some(user) = &self.user {
-            m.message(5, &|m| user.body(m));
+        if let Some(user) = user {
+            m.bytes_always(5, user);
         }
     }
 }

@@ -12,6 +12,10 @@ pub(crate) trait Sink {
     fn put(&mut self, bytes: &[u8]);
 
     fn varint(&mut self, mut value: u64) {
+        if value < 0x80 {
+            // Nearly all: tags, and the lengths of names.
+            return self.put(&value.to_le_bytes()[..1]);
+        }
         let mut bytes = [0_u8; 10];
         let mut used = 0;
         for slot in &mut bytes {
@@ -109,6 +113,20 @@ pub(crate) struct Count(pub(crate) u64);
 impl Sink for Count {
     fn put(&mut self, bytes: &[u8]) {
         self.0 += len_u64(bytes.len());
+    }
+
+    fn varint(&mut self, value: u64) {
+        let bits = u64::from(64 - (value | 1).leading_zeros());
+        self.0 += bits.div_ceil(7);
+    }
+
+    /// Measured is counted: the body is gone through once, however deep it lies.
+    fn message(&mut self, field: u32, body: impl Fn(&mut dyn DynSink)) {
+        let mut inner = Self(0);
+        body(&mut inner);
+        self.tag(field, LEN);
+        self.varint(inner.0);
+        self.0 += inner.0;
     }
 }
 

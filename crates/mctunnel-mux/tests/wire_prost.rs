@@ -237,8 +237,13 @@ fn user_message(user: &User) -> Value {
         Value::Message(fill(&descriptor("Extra"), vec![("key", Value::String(key.clone())), ("values", texts(values))]))
     });
     let extra = Value::List(extra.collect());
-    let (name, uid) = (Value::String(user.name.clone()), Value::String(user.uid.clone()));
-    let fields = vec![("name", name), ("groups", texts(&user.groups)), ("uid", uid), ("extra", extra)];
+    let (name, uid) = (Value::String(user.name.to_string()), Value::String(user.uid.to_string()));
+    let fields = vec![
+        ("name", name),
+        ("groups", texts(&user.groups.iter().map(ToString::to_string).collect::<Vec<_>>())),
+        ("uid", uid),
+        ("extra", extra),
+    ];
     Value::Message(fill(&descriptor("User"), fields))
 }
 
@@ -311,8 +316,8 @@ fn full() -> Vec<Frame> {
 }
 
 fn user() -> Box<User> {
-    let (name, uid) = ("alice".to_owned(), "u1".to_owned());
-    Box::new(User { name, groups: vec!["dev".to_owned()], uid, extra: vec![("k".to_owned(), vec!["v".to_owned()])] })
+    let extra = vec![("k".to_owned(), vec!["v".to_owned()])];
+    Box::new(User { name: "alice".into(), groups: vec!["dev".into()], uid: "u1".into(), extra })
 }
 
 fn frames() -> impl Strategy<Value = Frame> {
@@ -325,7 +330,10 @@ fn frames() -> impl Strategy<Value = Frame> {
     let header = ("[a-z0-9-]{1,20}", vec(any::<u8>(), 0..40));
     let header = header.prop_map(|(name, value)| Header { name, value: value.into() });
     let user = (text1(), vec(text(), 0..4), text(), vec((text1(), vec(text(), 0..3)), 0..3));
-    let user = user.prop_map(|(name, groups, uid, extra)| Box::new(User { name, groups, uid, extra }));
+    let user = user.prop_map(|(name, groups, uid, extra)| {
+        let groups = groups.into_iter().map(Into::into).collect();
+        Box::new(User { name: name.into(), groups, uid: uid.into(), extra })
+    });
     let open = (0_u64..3, vec(header, 0..5), proptest::option::of(user));
     let open =
         open.prop_map(|(priority, headers, user)| Open { priority: Priority::from_wire(priority), headers, user });

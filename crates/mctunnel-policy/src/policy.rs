@@ -163,11 +163,18 @@ pub(crate) struct Grant {
 /// Something by user, by group, for everybody, and for those without an identity.
 #[derive(Debug, Default)]
 pub(crate) struct Index<T> {
-    pub(crate) users: BTreeMap<Box<str>, T>,
-    pub(crate) groups: BTreeMap<Box<str>, T>,
+    pub(crate) users: ByName<T>,
+    pub(crate) groups: ByName<T>,
     pub(crate) everybody: T,
     pub(crate) anonymous: T,
 }
+
+/// Asked for each group of each request, where a tree of thousands of names costs more than all else of a decision.
+#[expect(
+    clippy::disallowed_types,
+    reason = "only looked up: decisions go by positions in the file, never by its order"
+)]
+pub(crate) type ByName<T> = std::collections::HashMap<Box<str>, T>;
 
 impl<T> Index<T> {
     /// What there is for a client.

@@ -50,8 +50,8 @@ pub(crate) enum Deeds {
 impl Rule {
     /// Whether the rule covers the request.
     pub(crate) fn covers(&self, what: &What<'_>, cluster: &str, protocol: &Protocol, sense: Sense) -> bool {
-        // The kind is the quickest to tell apart, the cluster comes next.
-        self.deeds.are_of_kind(what, sense) && self.clusters.covers(cluster) && self.deeds.cover(what, protocol, sense)
+        // The kind is the quickest to tell apart. Clusters come last: most rules are about all of them, or about many.
+        self.deeds.are_of_kind(what, sense) && self.deeds.cover(what, protocol, sense) && self.clusters.covers(cluster)
     }
 }
 
@@ -75,9 +75,10 @@ impl Deeds {
     fn cover(&self, what: &What<'_>, protocol: &Protocol, sense: Sense) -> bool {
         match (self, what) {
             (Self::Resources { api_groups, resources, namespaces, names, .. }, What::Resource(request)) => {
-                resources.covers(&request.resource, request.subresource.as_deref())
+                // The namespace first: it is what tells the rules of tenants apart.
+                covers_namespace(namespaces, request, sense)
+                    && resources.covers(&request.resource, request.subresource.as_deref())
                     && api_groups.covers(&request.api_group)
-                    && covers_namespace(namespaces, request, sense)
                     && covers_name(names, request, sense)
             }
             (Self::Paths { paths, .. }, What::Path { path, .. }) => paths.covers(path, sense),

@@ -136,7 +136,8 @@ fn open(input: &mut Input<'_>) -> Open {
     let headers = (0..input.byte() % 8).map(|_| Header::text("x-mctunnel-host", &input.text()));
     let headers = headers.collect();
     let named = input.byte().is_multiple_of(4);
-    let user = named.then(|| Box::new(User { name: input.text(), groups: vec![input.text()], ..User::default() }));
+    let user = named
+        .then(|| Box::new(User { name: input.text().into(), groups: vec![input.text().into()], ..User::default() }));
     Open { priority, headers, user }
 }
 

@@ -44,14 +44,16 @@ impl Impersonate {
         if user.name.is_empty() || reserved(&user.name) {
             return Err(format!("this agent does not speak for {:?}, a name of Kubernetes' own", user.name));
         }
-        if let Some(group) = user.groups.iter().find(|group| reserved(group) && *group != "system:authenticated") {
+        if let Some(group) = user.groups.iter().find(|group| reserved(group) && &***group != "system:authenticated") {
             return Err(format!("this agent does not speak for members of {group:?}, a group of Kubernetes' own"));
         }
         let is_open = self.users.is_empty() && self.groups.is_empty();
-        let is_named = is_open || self.users.contains(&user.name);
+        let is_named = is_open || self.users.contains(&*user.name);
         let mut speaker = user.clone();
         // Kubernetes adds it by itself.
-        speaker.groups.retain(|group| group != "system:authenticated" && (is_named || self.groups.contains(group)));
+        speaker
+            .groups
+            .retain(|group| &**group != "system:authenticated" && (is_named || self.groups.contains(&**group)));
         if !is_named && speaker.groups.is_empty() {
             return Err(format!(
                 "this agent does not speak for {:?}: neither it nor a group of it is allowed",

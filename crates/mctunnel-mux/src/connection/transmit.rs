@@ -56,6 +56,7 @@ impl Connection {
         }
         let payload = stream.outgoing.pop(stream.credit.available().min(MAX_PAYLOAD)).unwrap_or_default();
         stream.credit.spend(len_u64(payload.len()));
+        self.total_sent += len_u64(payload.len());
         let fin = stream.fin == Fin::Queued && stream.outgoing.is_empty();
         if fin {
             stream.fin = Fin::Sent;

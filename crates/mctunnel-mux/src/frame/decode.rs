@@ -119,9 +119,9 @@ fn user(mut body: Bytes) -> Result<User, DecodeError> {
     let mut user = User::default();
     while let Some(field) = next_field(&mut body)? {
         match field {
-            Field::Bytes(1, value) => user.name = string(&value)?,
-            Field::Bytes(2, value) => user.groups.push(string(&value)?),
-            Field::Bytes(3, value) => user.uid = string(&value)?,
+            Field::Bytes(1, value) => user.name = text(&value)?.into(),
+            Field::Bytes(2, value) => user.groups.push(text(&value)?.into()),
+            Field::Bytes(3, value) => user.uid = text(&value)?.into(),
             Field::Bytes(4, value) => user.extra.push(extra(value)?),
             Field::Uint(..) | Field::Bytes(..) | Field::Other => {}
         }
@@ -204,10 +204,14 @@ fn id(value: u64) -> Result<StreamId, DecodeError> {
 }
 
 fn string(bytes: &Bytes) -> Result<String, DecodeError> {
+    text(bytes).map(String::from)
+}
+
+fn text(bytes: &Bytes) -> Result<&str, DecodeError> {
     if bytes.len() > MAX_TEXT {
         return Err(DecodeError("a text is longer than 1024 bytes"));
     }
-    core::str::from_utf8(bytes).map(String::from).map_err(|_| DecodeError("a text is not UTF-8"))
+    core::str::from_utf8(bytes).map_err(|_| DecodeError("a text is not UTF-8"))
 }
 
 fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), DecodeError> {

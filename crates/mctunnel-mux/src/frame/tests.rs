@@ -30,7 +30,7 @@ fn all() -> Vec<(Frame, &'static str)> {
                 Open {
                     user: Some(Box::new(User {
                         name: "u".into(),
-                        groups: vec!["g".into(), String::new()],
+                        groups: vec!["g".into(), "".into()],
                         uid: "i".into(),
                         extra: vec![("k".into(), vec!["v".into(), String::new()])],
                     })),

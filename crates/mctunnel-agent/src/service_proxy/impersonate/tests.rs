@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn user(name: &str, groups: &[&str]) -> User {
-    User { name: name.into(), groups: groups.iter().map(ToString::to_string).collect(), ..User::default() }
+    User { name: name.into(), groups: groups.iter().map(|group| (*group).into()).collect(), ..User::default() }
 }
 
 fn agent() -> Impersonate {

@@ -15,9 +15,12 @@ pub(super) struct HeadScan {
 impl HeadScan {
     /// Scans what is new in `text`, which begins where the head does; gives the head's length once it is complete.
     pub(super) fn scan(&mut self, text: &[u8], limit: usize) -> Result<Option<usize>, BadHead> {
-        for byte in text.iter().skip(self.scanned) {
+        while let Some(byte) = text.get(self.scanned) {
             if self.scanned == limit {
                 return Err(BadHead::TooLong { limit });
+            }
+            if self.skip_plain(text, limit) {
+                continue;
             }
             self.scanned += 1;
             match (byte, self.after_cr) {
@@ -38,6 +41,18 @@ impl HeadScan {
             self.after_cr = *byte == b'\r';
         }
         Ok(None)
+    }
+
+    /// Goes over bytes in the middle of a line, all at once: tokens are long.
+    fn skip_plain(&mut self, text: &[u8], limit: usize) -> bool {
+        if self.line == 0 || self.after_cr {
+            return false;
+        }
+        let rest = text.get(self.scanned..text.len().min(limit)).unwrap_or_default();
+        let plain = memchr::memchr2(b'\r', b'\n', rest).unwrap_or(rest.len());
+        self.scanned += plain;
+        self.line += plain;
+        plain > 0
     }
 
     fn begin_or_go_on(&mut self, byte: u8) -> Result<(), BadHead> {
