@@ -3,7 +3,7 @@
 
 use crate::{
     ClusterAccess, KubeError,
-    follow::{DENIED_RETRY, HEALTHY, LIST_TIMEOUT, Trouble, WATCH_SECONDS, WATCH_TIMEOUT, backoff, request},
+    follow::{DENIED_RETRY, HEALTHY, LIST_TIMEOUT, Trouble, WATCH_SECONDS, WATCH_TIMEOUT, backoff, if_there, request},
     object::PageMetadata,
 };
 use futures_util::{FutureExt as _, TryStreamExt as _};
@@ -181,7 +181,7 @@ impl<T: TakeEvents> EventFollower<T> {
             let mut outcome = self.collect(first, &mut group);
             // What has arrived meanwhile goes with it.
             while outcome.is_ok() && !group.is_full() {
-                match changes.try_next().now_or_never() {
+                match if_there(|| changes.try_next().now_or_never()).await {
                     Some(Ok(Some(change))) => outcome = self.collect(change, &mut group),
                     Some(Ok(None)) => outcome = Err(Trouble::Ended),
                     Some(Err(error)) => outcome = Err(error.into()),

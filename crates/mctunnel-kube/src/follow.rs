@@ -1,10 +1,12 @@
 //! Follows one kind of object: lists it, watches it from there, resumes after a cut, and lists anew when the server has forgotten
 //! where we were. It fills a [`Scope`]; it decides nothing.
 
+mod if_there;
 mod keep_up;
 pub(crate) mod request;
 mod trouble;
 
+pub(crate) use if_there::if_there;
 pub(crate) use keep_up::{
     DENIED_RETRY, HEALTHY, LIST_TIMEOUT, ListAndWatch, WATCH_SECONDS, WATCH_TIMEOUT, backoff, keep_up,
 };

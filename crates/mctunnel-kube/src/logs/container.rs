@@ -11,7 +11,7 @@ use super::{
     pod::{Instance, Phase},
 };
 use crate::follow::{
-    DENIED_RETRY, HEALTHY, Trouble, backoff,
+    DENIED_RETRY, HEALTHY, Trouble, backoff, if_there,
     request::{escaped, get},
 };
 use futures_util::FutureExt as _;
@@ -190,7 +190,7 @@ impl<T: TakeLogs> ContainerFollower<T> {
                 if end.is_some() || bytes >= BYTES_AT_ONCE {
                     break;
                 }
-                match body.frame().now_or_never() {
+                match if_there(|| body.frame().now_or_never()).await {
                     Some(frame) => arrived = Some(frame),
                     None => break,
                 }

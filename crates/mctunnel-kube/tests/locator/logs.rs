@@ -311,6 +311,27 @@ async fn lines_that_could_not_be_taken_come_again() {
 }
 
 #[tokio::test]
+async fn lines_that_came_together_are_taken_together() {
+    const LINES: u32 = 1_000;
+    let api = FakeApi::start().await;
+    api.list(PODS, "10", &[pod("web-0", 1, &[status("app", 0, "running")])]);
+    let log = api.log("web-0/app");
+    let taken = Taken::default();
+    let gate = taken.gate.acquire_many(1_000_000).await.unwrap();
+    let _following = follow(&api, &taken).await;
+    // Each in a piece of its own, as the kubelet sends them, behind one that is just being taken.
+    for number in 0..LINES {
+        log.write(lines(&[(number, "busy")])).await;
+    }
+    drop(gate);
+    let mut all = taken.lines.subscribe();
+    let came = timeout(Duration::from_secs(20), all.wait_for(|all| all.len() == 1_000)).await;
+    assert!(came.is_ok(), "{} came", taken.lines.borrow().len());
+    let times = 1_000_000 - taken.gate.available_permits();
+    assert!(times <= 200, "{LINES} lines were taken in {times} times");
+}
+
+#[tokio::test]
 async fn what_is_not_taken_holds_up_the_reading_and_long_lines_are_not_cut() {
     let api = FakeApi::start().await;
     api.list(PODS, "10", &[pod("web-0", 1, &[status("app", 0, "running")])]);
