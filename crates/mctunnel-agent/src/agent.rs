@@ -23,7 +23,7 @@ use std::{
         Arc,
         atomic::{AtomicI64, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 use tokio::{sync::Notify, time::Instant};
 use tokio_rustls::TlsConnector;
@@ -52,6 +52,8 @@ pub(crate) struct Inner {
     pub(crate) resolver: Arc<dyn Resolve>,
     pub(crate) adapters: BTreeMap<Protocol, Arc<dyn DynProxyAdapter>>,
     pub(crate) observer: SharedObserver,
+    /// Why there was no tunnel, the last time there was none.
+    pub(crate) last_error: Mutex<Option<LastError>>,
     pub(crate) tasks: TaskTracker,
     /// The tunnels that are up: one, or two while the hub has us move.
     pub(crate) tunnels: Mutex<Vec<LiveTunnel>>,
@@ -61,6 +63,15 @@ pub(crate) struct Inner {
     pub(crate) stopping: CancellationToken,
     /// No tunnels at all.
     pub(crate) stopped: CancellationToken,
+}
+
+/// Why an agent had no tunnel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastError {
+    /// What went wrong.
+    pub reason: String,
+    /// When.
+    pub at: SystemTime,
 }
 
 #[derive(Debug, Clone)]
@@ -86,6 +97,8 @@ pub struct AgentStatus {
     pub up: Duration,
     /// Streams open on it.
     pub streams: usize,
+    /// Bytes of streams, in both directions, since it is up.
+    pub moved: u64,
     /// Round-trip time, once measured.
     pub rtt: Option<Duration>,
 }
@@ -139,13 +152,23 @@ impl Agent {
             generation: newest.generation,
             up: newest.since.elapsed(),
             streams: tunnels.iter().map(|t| t.session.streams()).sum(),
+            moved: newest.session.moved(),
             rtt: newest.session.rtt(),
         })
+    }
+
+    /// Why there was no tunnel, the last time there was none; `None` if there always was one.
+    #[must_use]
+    pub fn last_error(&self) -> Option<LastError> {
+        self.inner.last_error.lock().clone()
     }
 }
 
 impl Inner {
     pub(crate) fn observe(&self, happening: &Happening) {
+        if let Happening::Reconnecting { reason, .. } = happening {
+            *self.last_error.lock() = Some(LastError { reason: reason.clone(), at: SystemTime::now() });
+        }
         self.observer.observe(happening);
     }
 }
@@ -279,6 +302,7 @@ impl Builder<'_> {
             resolver: self.resolver,
             adapters,
             observer: self.observer,
+            last_error: Mutex::new(None),
             tasks: TaskTracker::new(),
             tunnels: Mutex::new(Vec::new()),
             tunnels_changed: Notify::new(),

@@ -34,6 +34,6 @@ mod serve;
 mod tcp;
 
 pub use adapter::{Offered, ProxyAdapter};
-pub use agent::{Agent, AgentStatus, Builder, InvalidAgent};
+pub use agent::{Agent, AgentStatus, Builder, InvalidAgent, LastError};
 pub use config::Config;
 pub use service_proxy::{Impersonate, ServiceProxy};

@@ -41,7 +41,8 @@ pub(crate) fn start(
     if let Some(access) = access {
         tasks.push(process::owned(keep_asking(AskState::new(access)?, tell)));
     }
-    let status = Status { agent: agent.clone(), allow, cluster, started: Instant::now() };
+    let (started, pace) = (Instant::now(), Pace::default());
+    let status = Status { agent: agent.clone(), allow, cluster, started, pace };
     tasks.push(process::owned(report(status, spool.clone(), kind)));
     Ok(tasks)
 }
@@ -75,6 +76,23 @@ struct Status {
     allow: AllowDigest,
     cluster: watch::Receiver<Option<Arc<ClusterAnswers>>>,
     started: Instant,
+    pace: Pace,
+}
+
+/// How many bytes a second a tunnel has moved since the last report.
+#[derive(Default)]
+struct Pace {
+    /// Of which tunnel, when it was looked at, and what it had moved.
+    last: Option<(u64, Instant, u64)>,
+}
+
+impl Pace {
+    /// Nothing for the first report of a tunnel.
+    fn since_last(&mut self, generation: u64, now: Instant, moved: u64) -> Option<f64> {
+        let (last, at, before) = self.last.replace((generation, now, moved))?;
+        let seconds = now.duration_since(at).as_secs_f64();
+        (last == generation && seconds > 0.0).then(|| moved.saturating_sub(before) as f64 / seconds)
+    }
 }
 
 /// What is told at once when it changes.
@@ -97,19 +115,24 @@ impl Status {
     }
 
     /// What a status says. Its names are a promise to scripts.
-    fn describe(&self, essence: &Essence) -> Value {
+    fn describe(&mut self, essence: &Essence) -> Value {
         let tunnel = self.agent.status().map(|tunnel| {
+            let pace = self.pace.since_last(tunnel.generation, Instant::now(), tunnel.moved);
             json!({
                 "generation": tunnel.generation,
                 "up_seconds": tunnel.up.as_secs(),
                 "streams": tunnel.streams,
                 "rtt_seconds": tunnel.rtt.map(|rtt| rtt.as_secs_f64()),
+                "bytes_per_second": pace.map(f64::round),
             })
         });
         let mut status = json!({
             "agent_version": env!("CARGO_PKG_VERSION"),
             "uptime_seconds": self.started.elapsed().as_secs(),
             "tunnel": tunnel,
+            "last_error": self.agent.last_error().map(|last| {
+                format!("{}, at {}", last.reason, humantime::format_rfc3339_seconds(last.at))
+            }),
             "certificate_expires": rfc3339(essence.not_after_unix),
             "allow_digest": essence.allow,
         });
@@ -129,4 +152,18 @@ fn rfc3339(unix: i64) -> Option<String> {
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pace_is_that_of_one_tunnel_since_the_last_report() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        assert_eq!(pace.since_last(1, start, 5_000), None);
+        assert_eq!(pace.since_last(1, start + Duration::from_secs(10), 25_000), Some(2_000.0));
+        assert_eq!(pace.since_last(2, start + Duration::from_secs(20), 1_000), None, "another tunnel began at 0");
+        assert_eq!(pace.since_last(2, start + Duration::from_secs(22), 1_000), Some(0.0));
+    }
 }

@@ -125,6 +125,12 @@ impl Session {
         self.shared.lock().mux.streams()
     }
 
+    /// Bytes of streams, in both directions, since it is up.
+    #[must_use]
+    pub fn moved(&self) -> u64 {
+        self.shared.lock().mux.moved()
+    }
+
     /// The round-trip time, once measured.
     #[must_use]
     pub fn rtt(&self) -> Option<Duration> {
