@@ -17,6 +17,7 @@ pub mod receiver;
 pub mod record;
 pub mod sender;
 pub mod sink;
+pub mod source;
 pub mod spool;
 pub mod store;
 
@@ -33,5 +34,6 @@ pub use receiver::Receiver;
 pub use record::Record;
 pub use sender::{Connect, send};
 pub use sink::{Sink, feed};
+pub use source::{Found, Source, collect};
 pub use spool::{AtLimit, LaneConfig, Spool, SpoolId};
 pub use store::{Query, Retention, Store, StoreReader, StoredRecord};

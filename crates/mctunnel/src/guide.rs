@@ -16,6 +16,8 @@ pub mod adapters {}
 ///
 /// [`Spool`]: crate::report::Spool
 /// [`Spool::append_numbered`]: crate::report::Spool::append_numbered
+/// [`Source`]: crate::report::Source
+/// [`collect`]: crate::report::collect()
 /// [`Store`]: crate::report::Store
 /// [`Sink`]: crate::report::Sink
 /// [`send`]: crate::report::send()
