@@ -27,6 +27,8 @@ JOIN_FILE = $(or $(JOIN),$(DATA_DIR)/joins/$(CLUSTER_NAME).join)
 # bench, e2e, soak, fuzz
 BENCH_FLAGS ?=
 E2E_FLAGS ?=
+# The binary that e2e checks; one that is given is not built
+E2E_BINARY ?=
 SOAK_MINUTES ?= 10 120
 TARGET ?= decode
 SECONDS ?= 60
@@ -80,9 +82,9 @@ bench: build ## The performance table, against direct loopback and two haproxy w
 	fi
 	$(CARGO) run --release --locked --package bench -- all $(BENCH_FLAGS)
 
-e2e: build ## kubectl against two real Kubernetes clusters (root; the first run builds them; E2E_FLAGS=--connect)
+e2e: $(if $(E2E_BINARY),,build) ## kubectl against two real Kubernetes clusters (root; the first run builds them; E2E_FLAGS=--connect)
 	e2e/build
-	MCTUNNEL="$(MCTUNNEL)" e2e/run $(E2E_FLAGS)
+	MCTUNNEL="$(or $(E2E_BINARY),$(MCTUNNEL))" e2e/run $(E2E_FLAGS)
 
 e2e-trust: build ## Who gets in, and as whom, with a real OpenID provider and two real clusters (root, node)
 	e2e/build
