@@ -43,8 +43,15 @@ pub struct ApiKeys {
     names: NameRules,
     attempts: FailedAttempts,
     clock: Clock,
-    /// By the id of its key: the user that a record makes, beside the record it was made of.
-    users: Mutex<Recent<String, (Arc<ApiKeyRecord>, Arc<User>)>>,
+    /// By the id of the key.
+    users: Mutex<Recent<String, MadeUser>>,
+}
+
+/// A user, beside the record it was made of.
+#[derive(Debug)]
+struct MadeUser {
+    of: Arc<ApiKeyRecord>,
+    user: Arc<User>,
 }
 
 impl ApiKeys {
@@ -98,13 +105,12 @@ impl ApiKeys {
 
     /// The user of a record, made once for each record: a changed key has another one.
     fn made_user(&self, record: &Arc<ApiKeyRecord>) -> Result<Arc<User>, String> {
-        if let Some((of, user)) = self.users.lock().get(&record.id)
-            && Arc::ptr_eq(of, record)
-        {
-            return Ok(Arc::clone(user));
+        if let Some(made) = self.users.lock().get(&record.id).filter(|made| Arc::ptr_eq(&made.of, record)) {
+            return Ok(Arc::clone(&made.user));
         }
         let user = Arc::new(self.user(record)?);
-        self.users.lock().insert(record.id.clone(), (Arc::clone(record), Arc::clone(&user)));
+        let made = MadeUser { of: Arc::clone(record), user: Arc::clone(&user) };
+        self.users.lock().insert(record.id.clone(), made);
         Ok(user)
     }
 
