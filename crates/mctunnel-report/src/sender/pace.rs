@@ -8,7 +8,7 @@ use tokio::{
 };
 
 /// The bytes of batches before compression that are sent in a second, of all lanes together.
-const BYTES_PER_SECOND: u32 = 30 << 20;
+const BYTES_PER_SECOND: u32 = 28 << 20;
 /// What is too late by this much is made up for: timers are no more exact than that.
 const SLACK: Duration = Duration::from_millis(5);
 
