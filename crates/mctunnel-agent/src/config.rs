@@ -12,6 +12,9 @@ pub struct Config {
     pub dial_timeout: Duration,
     /// Windows, memory and budgets of the tunnel.
     pub tunnel: mctunnel_tunnel::Config,
+    /// The congestion control of the tunnel's TCP connection, for what this end sends; default cubic where
+    /// this process may use it.
+    pub congestion_control: mctunnel_tunnel::CongestionControl,
 }
 
 impl Default for Config {
@@ -19,6 +22,11 @@ impl Default for Config {
         let mut tunnel = mctunnel_tunnel::Config::default();
         // Clients of the hub who come and go must not be able to end the tunnel they share.
         tunnel.budgets.resets_per_second = u32::MAX;
-        Self { handshake_timeout: Duration::from_secs(10), dial_timeout: crate::dial::DIAL_TIMEOUT, tunnel }
+        Self {
+            handshake_timeout: Duration::from_secs(10),
+            dial_timeout: crate::dial::DIAL_TIMEOUT,
+            tunnel,
+            congestion_control: mctunnel_tunnel::CongestionControl::default(),
+        }
     }
 }

@@ -50,7 +50,7 @@ impl Agent {
 
     async fn greet(&self, socket: TcpStream) -> Result<Connected, AttemptFailed> {
         let tls_failed = |error| AttemptFailed::Tls { hub: self.inner.hub.to_string(), error };
-        mctunnel_tunnel::tune(&socket).map_err(tls_failed)?;
+        mctunnel_tunnel::tune(&socket, &self.inner.config.congestion_control).map_err(tls_failed)?;
         let peer = socket.peer_addr().map_or_else(|_| self.inner.hub.to_string(), |a| a.to_string());
         let name = self.inner.server_name.clone();
         let authority = name.to_str().into_owned();

@@ -10,12 +10,13 @@ use crate::{
     output,
     process::{self, ProcessError},
     ready_file,
-    settings::{AgentRole, AgentSettings, Flags, ProcessSettings},
+    settings::{AgentRole, AgentSettings, Flags, ProcessSettings, mention_kept},
     signals::Signals,
     telemetry::Telemetry,
 };
 use mctunnel::{
     Agent,
+    agent::Config as AgentConfig,
     core::{observe::SharedObserver, target::Label},
 };
 use serde::Serialize;
@@ -46,6 +47,7 @@ pub(crate) fn run(flags: Flags<AgentRole>) -> anyhow::Result<ExitCode> {
 async fn serve(process: ProcessSettings, settings: AgentSettings) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen().map_err(ProcessError::Signals)?;
     ready_file::clear(process.ready_file.as_deref())?;
+    mention_kept(&settings.congestion_control);
     let listeners = Listeners::bind(&settings)?;
     let telemetry = Arc::new(Telemetry::new());
     let observer: SharedObserver = telemetry.clone();
@@ -126,8 +128,11 @@ async fn build(
     telemetry: &Arc<Telemetry>,
 ) -> anyhow::Result<(Agent, Arc<PermittedServices>)> {
     let (proxy, permitted) = cluster_access::service_proxy(&settings.cluster).await?;
+    let mut config = AgentConfig::default();
+    config.congestion_control = settings.congestion_control.clone();
     let mut builder = identity
         .keep_current(Agent::builder(identity.bundle()))
+        .config(config)
         .allow(settings.allow.clone())
         .adapter(proxy.http())
         .adapter(proxy.grpc())

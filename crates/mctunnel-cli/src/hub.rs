@@ -11,7 +11,7 @@ use crate::{
     process::{self, ProcessError},
     ready_file,
     report_api::ReportApi,
-    settings::{Flags, HubRole, HubSettings, ProcessSettings},
+    settings::{Flags, HubRole, HubSettings, ProcessSettings, mention_kept},
     signals::Signals,
     telemetry::Telemetry,
     trust::{Collecting, Trust},
@@ -19,7 +19,7 @@ use crate::{
 use mctunnel::{
     ClusterFiles, ConnectAdapter, ConnectConfig, Gateway, HttpAdapter, HttpConfig, Hub, HubAdapter, HubAuthority,
     IdentityError, SniAdapter, SniConfig,
-    hub::HubServices,
+    hub::{Config as HubConfig, HubServices},
     identity::{ClusterLedger, Enrolment, HUB_SERVER_NAME, JoinTokenFiles},
 };
 use serde::Serialize;
@@ -50,6 +50,7 @@ pub(crate) fn run(flags: Flags<HubRole>) -> anyhow::Result<ExitCode> {
 async fn serve(process: ProcessSettings, settings: HubSettings) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen().map_err(ProcessError::Signals)?;
     ready_file::clear(process.ready_file.as_deref())?;
+    mention_kept(&settings.congestion_control);
     // First what only one hub can have: one that shares its ports and cannot go on must not take a client from the other.
     let parts = Parts::make(&settings).await?;
     let listeners = Listeners::bind(&settings)?;
@@ -177,7 +178,10 @@ impl Parts {
             .with_join_tokens(Arc::new(JoinTokenFiles::new(&settings.data_dir)))
             .with_lifetime(settings.agent_cert_ttl);
         let mut background = vec![process::owned(admin::upkeep(telemetry.handle()))];
-        let mut builder = Hub::builder(&authority, clusters.clone()).enrolment(enrolment).observer(telemetry.clone());
+        let mut config = HubConfig::default();
+        config.congestion_control = settings.congestion_control.clone();
+        let mut builder =
+            Hub::builder(&authority, clusters.clone()).config(config).enrolment(enrolment).observer(telemetry.clone());
         if let Some(path) = &settings.services {
             let (table, text) = hub_services::read(path)?;
             let services = Arc::new(HubServices::new(table, clusters).audit(trust.recorder()));

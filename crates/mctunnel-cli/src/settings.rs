@@ -1,6 +1,7 @@
 //! Settings of the long-running roles. One table says what there is; a setting comes from the file, the environment or a flag,
 //! and the later wins. The other commands take their few flags from `cli.rs` alone.
 
+mod congestion;
 mod effective;
 mod error;
 mod file_value;
@@ -15,6 +16,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use congestion::mention_kept;
 pub(crate) use error::ConfigError;
 pub(crate) use flags::Flags;
 pub(crate) use nearest::nearest;

@@ -143,7 +143,8 @@ impl Hub {
     /// TLS with a client certificate; who the agent is, is its URI SAN and nothing else. Who has none yet says so in its first message,
     /// by asking for another protocol, and gets nowhere else.
     async fn verify(&self, socket: TcpStream, visit: &Visit) -> Result<Greeted, TurnedAway> {
-        mctunnel_tunnel::tune(&socket).map_err(|error| turned_away(codes::SOCKET.code, error.to_string()))?;
+        mctunnel_tunnel::tune(&socket, &self.inner.config.congestion_control)
+            .map_err(|error| turned_away(codes::SOCKET.code, error.to_string()))?;
         let tls_failed = |error: std::io::Error| turned_away(codes::TLS.code, error.to_string());
         // A peer that says nothing does not get a turn: those are for the work of the handshake.
         let greeted = LazyConfigAcceptor::new(Acceptor::default(), ReadAhead::new(socket));

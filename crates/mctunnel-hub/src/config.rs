@@ -24,6 +24,9 @@ pub struct Config {
     pub retry_after: Duration,
     /// Windows, memory and budgets of each tunnel.
     pub tunnel: mctunnel_tunnel::Config,
+    /// The congestion control of each tunnel's TCP connection, for what this end sends; default cubic where
+    /// this process may use it.
+    pub congestion_control: mctunnel_tunnel::CongestionControl,
 }
 
 impl Default for Config {
@@ -41,6 +44,7 @@ impl Default for Config {
             duel_wait: Duration::from_secs(30),
             retry_after: Duration::from_secs(2),
             tunnel,
+            congestion_control: mctunnel_tunnel::CongestionControl::default(),
         }
     }
 }

@@ -29,5 +29,5 @@ pub use mctunnel_mux::{
 };
 pub use read_ahead::ReadAhead;
 pub use session::{Greeting, Incoming, Offers, Opening, Session};
-pub use socket::tune;
+pub use socket::{CongestionControl, tune};
 pub use stream::Stream;

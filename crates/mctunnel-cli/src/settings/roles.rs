@@ -1,6 +1,6 @@
 //! The settings of each role as the rest of the program uses them: typed and checked.
 
-use super::{ConfigError, effective::Effective, reports::ReportSettings};
+use super::{ConfigError, congestion::congestion_control, effective::Effective, reports::ReportSettings};
 use crate::{
     audit_sinks::{AuditSettings, AuditTo, WebhookSettings},
     report_sinks::SinkSettings,
@@ -8,6 +8,7 @@ use crate::{
 };
 use mctunnel::{
     AllowList, Host, ProxySettings, Secret, core::target::Label, identity::OwnCertificate, report::Retention,
+    tunnel::CongestionControl,
 };
 use mctunnel_audit::OnFull;
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
@@ -83,6 +84,7 @@ pub(crate) struct HubSettings {
     /// Where every report goes as well.
     pub(crate) report_sinks: SinkSettings,
     pub(crate) trust: TrustSettings,
+    pub(crate) congestion_control: CongestionControl,
 }
 
 /// What a hub is told about its clients.
@@ -140,6 +142,7 @@ impl HubSettings {
             agent_cert_ttl: agent_cert_ttl(effective)?,
             agent_ca: effective.path("agent_ca"),
             tunnel_wait: effective.duration("tunnel_wait")?,
+            congestion_control: congestion_control(effective)?,
             reuse_port: effective.switch("reuse_port")?,
             services: effective.path("services"),
             report_sinks: SinkSettings::read(effective)?,
@@ -203,6 +206,7 @@ pub(crate) struct AgentSettings {
     pub(crate) report_listen: Option<SocketAddr>,
     pub(crate) proxy: ProxySettings,
     pub(crate) cluster: ClusterSettings,
+    pub(crate) congestion_control: CongestionControl,
 }
 
 /// How an agent comes to its identity.
@@ -377,6 +381,7 @@ impl AgentSettings {
             report_listen: effective.listen("report_listen")?,
             proxy: ProxySettings::parse(effective.text("https_proxy"), effective.text("no_proxy"))?,
             cluster: ClusterSettings::read(effective)?,
+            congestion_control: congestion_control(effective)?,
         };
         Ok((ProcessSettings::read(effective)?, settings))
     }

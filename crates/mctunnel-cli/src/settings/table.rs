@@ -381,6 +381,7 @@ const AGENT: &[Setting] = &[
 const EVERY_ROLE: &[Setting] = &[
     one("ready_file", "FILE", None, "Written as JSON once the process serves: the addresses chosen, the process id"),
     one("grace", "TIME", Some("30s"), "How long open streams may go on after the first SIGTERM or SIGINT"),
+    one("congestion_control", "NAME", Some("auto"), "How tunnels' TCP sends: auto (cubic), system, or a name"),
     one("log_format", "FORMAT", Some("auto"), "human, json, or auto: human on a terminal, else json"),
     Setting {
         also: &["RUST_LOG"],

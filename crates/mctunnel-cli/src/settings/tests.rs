@@ -9,6 +9,7 @@ use super::{
 };
 use crate::trust::UnclearTrust;
 use clap::{Args, Command};
+use mctunnel::tunnel::CongestionControl;
 use std::{ffi::OsString, path::Path};
 
 fn flags<R: Role>(words: &[&str]) -> Source {
@@ -137,6 +138,20 @@ fn a_bad_value_is_told_with_the_name_under_which_it_was_given() {
         let error = HubSettings::read(&merged::<HubRole>(text, variables, &all)).expect_err(told);
         assert_eq!(error.to_string(), told);
     }
+}
+
+#[test]
+fn a_congestion_control_is_looked_up_in_the_kernel() {
+    let read = |name: &str| {
+        let words = ["--data-dir", "d", "--congestion-control", name];
+        HubSettings::read(&merged::<HubRole>("", &[], &words)).map(|(_, settings)| settings.congestion_control)
+    };
+    assert_eq!(read("auto").unwrap(), CongestionControl::Auto);
+    assert_eq!(read("system").unwrap(), CongestionControl::System);
+    assert_eq!(read("reno").unwrap(), CongestionControl::Named("reno".to_owned()));
+    let told = read("no-such-one").unwrap_err().to_string();
+    assert!(told.starts_with("--congestion-control: the kernel does not let this process use it"), "{told}");
+    assert!(told.contains("it offers: ") && told.contains("reno"), "{told}");
 }
 
 #[test]

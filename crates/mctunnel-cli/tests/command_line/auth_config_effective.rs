@@ -37,7 +37,7 @@ const ABOUT_TRUST: [(&str, Check); 16] = [
 type Check = fn(Way);
 
 /// All the others.
-const ABOUT_OTHER_THINGS: [&str; 30] = [
+const ABOUT_OTHER_THINGS: [&str; 31] = [
     "data-dir",
     "tunnel-listen",
     "gateway-listen",
@@ -63,6 +63,7 @@ const ABOUT_OTHER_THINGS: [&str; 30] = [
     "report-otlp-authorization-file",
     "ready-file",
     "grace",
+    "congestion-control",
     "log-format",
     "log-level",
     "threads",
