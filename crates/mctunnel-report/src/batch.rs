@@ -12,6 +12,9 @@ use std::sync::Arc;
 pub const MOST_RECORDS: usize = 4096;
 /// The most bytes of a batch before compression.
 pub const MOST_PLAIN: usize = 1 << 20;
+/// What a batch is filled up to, where nothing keeps its records together: packing and unpacking it takes a tenth of a millisecond, which
+/// is what others on the same processors wait for it.
+pub(crate) const USUAL_PLAIN: usize = 128 << 10;
 /// The most bytes of a batch as a message: what does not compress is kept plain.
 pub const MOST_PACKED: usize = MOST_PLAIN + 128;
 

@@ -18,11 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 /// How long an agent may take to say which lane it is.
 const GREETING: Duration = Duration::from_secs(10);
-/// Batches of one stream that wait for the disk at once. Further ones are not read.
-const MOST_WAITING: usize = 8;
+/// Batches of one stream that wait for the disk at once, and their bytes when unpacked. Further ones are not read.
+const MOST_WAITING: usize = 64;
+const MOST_WAITING_BYTES: u32 = 8 << 20;
 
-/// Bytes of a batch, unpacked, that are looked at where they are.
-const SMALL: u32 = 64 << 10;
+/// Bytes of a batch, unpacked, that are looked at where they are: those of a usual one.
+const SMALL: u32 = 128 << 10;
 
 /// Receives reports into a store. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -104,17 +105,15 @@ impl Receiver {
         let mut follows = self.store.wanted(cluster, spool, &kind)?;
         say(write, Wanted { next: follows, problem: String::new() }).await?;
         let mut received = Received::default();
-        let mut waiting: VecDeque<oneshot::Receiver<Result<u64, ReportError>>> = VecDeque::new();
+        let mut waiting = Waiting::default();
         let mut more = true;
         while more || !waiting.is_empty() {
             tokio::select! {
                 biased;
-                stored = front(&mut waiting), if !waiting.is_empty() => {
-                    waiting.pop_front();
+                stored = waiting.front(), if !waiting.is_empty() => {
                     let mut next = stored?;
                     // Those that one sync has stored are acknowledged with one word.
-                    while let Some(Ok(also)) = waiting.front_mut().map(oneshot::Receiver::try_recv) {
-                        waiting.pop_front();
+                    while let Some(also) = waiting.front_now() {
                         next = also?;
                         received.batches += 1;
                     }
@@ -122,13 +121,13 @@ impl Receiver {
                     say(write, Wanted { next, problem: String::new() }).await?;
                 }
                 () = self.stopping.cancelled(), if more => more = false,
-                batch = messages.next::<Batch>(MOST_PACKED), if more && waiting.len() < MOST_WAITING => match batch? {
+                batch = messages.next::<Batch>(MOST_PACKED), if more && waiting.has_room() => match batch? {
                     None => more = false,
                     Some(batch) => {
                         received.bytes += u64::try_from(batch.encoded_len()).unwrap_or(u64::MAX);
                         let batch = checked(batch).await?;
-                        let next = batch.next();
-                        waiting.push_back(self.store.submit(cluster, spool, &kind, batch, follows).await?);
+                        let (next, bytes) = (batch.next(), batch.plain_len());
+                        waiting.push(self.store.submit(cluster, spool, &kind, batch, follows).await?, bytes);
                         follows = follows.max(next);
                     }
                 },
@@ -148,15 +147,81 @@ async fn checked(batch: Batch) -> Result<Batch, ReceiveError> {
     Ok(checking.map_err(io::Error::other)??)
 }
 
-/// The answer that comes first.
-async fn front(waiting: &mut VecDeque<oneshot::Receiver<Result<u64, ReportError>>>) -> Result<u64, ReportError> {
-    match waiting.front_mut() {
-        Some(first) => first.await.unwrap_or(Err(ReportError::Ended)),
-        None => std::future::pending().await,
+type Stored = oneshot::Receiver<Result<u64, ReportError>>;
+
+/// Batches that wait for the disk, in their order, with their bytes when unpacked.
+#[derive(Default)]
+struct Waiting {
+    batches: VecDeque<(Stored, u32)>,
+    bytes: u32,
+}
+
+impl Waiting {
+    fn push(&mut self, stored: Stored, bytes: u32) {
+        self.batches.push_back((stored, bytes));
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    fn has_room(&self) -> bool {
+        self.batches.len() < MOST_WAITING && self.bytes < MOST_WAITING_BYTES
+    }
+
+    /// What comes of the first of them, when it does.
+    async fn front(&mut self) -> Result<u64, ReportError> {
+        match self.batches.front_mut() {
+            Some((first, _)) => {
+                let answer = first.await.unwrap_or(Err(ReportError::Ended));
+                self.pop();
+                answer
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The same, if it has come already.
+    fn front_now(&mut self) -> Option<Result<u64, ReportError>> {
+        let answer = self.batches.front_mut()?.0.try_recv().ok()?;
+        self.pop();
+        Some(answer)
+    }
+
+    fn pop(&mut self) {
+        if let Some((_, bytes)) = self.batches.pop_front() {
+            self.bytes = self.bytes.saturating_sub(bytes);
+        }
     }
 }
 
 async fn say(write: &mut (impl AsyncWrite + Unpin), wanted: Wanted) -> io::Result<()> {
     write.write_all(&wanted.encode_length_delimited_to_vec()).await?;
     write.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_waits_for_the_disk_is_bounded_by_number_and_by_bytes_and_room_comes_back() {
+        for (each, fit) in [(1, MOST_WAITING), (1 << 20, 8), (128 << 10, 64)] {
+            let mut waiting = Waiting::default();
+            let mut disk = VecDeque::new();
+            while waiting.has_room() {
+                let (answer, stored) = oneshot::channel();
+                disk.push_back(answer);
+                waiting.push(stored, each);
+            }
+            assert_eq!(disk.len(), fit, "of {each} bytes each");
+            assert!(waiting.front_now().is_none(), "nothing is stored yet");
+            disk.pop_front().unwrap().send(Ok(7)).unwrap();
+            assert_eq!(waiting.front().await.unwrap(), 7);
+            assert!(waiting.has_room());
+            disk.pop_front().unwrap().send(Ok(8)).unwrap();
+            assert_eq!(waiting.front_now().unwrap().unwrap(), 8);
+        }
+    }
 }

@@ -14,7 +14,7 @@ pub(crate) use lane::{Checkpoints, Lane};
 
 use crate::{
     Kind, Record, ReportError,
-    batch::{MOST_PLAIN, MOST_RECORDS, room_for},
+    batch::{MOST_PLAIN, MOST_RECORDS, USUAL_PLAIN, room_for},
     segments,
 };
 use bytes::Bytes;
@@ -116,12 +116,9 @@ impl Spool {
     ///
     /// Whoever gives up waiting does not know whether they were taken.
     pub async fn append(&self, kind: &Kind, records: Vec<Record>) -> Result<(), ReportError> {
-        let chunks = chunks(records)?;
-        let lane = self.lane(kind)?;
-        for chunk in chunks {
-            lane.append(chunk, SourceProgress::Untold).await?;
-        }
-        Ok(())
+        let chunks = chunks(records, USUAL_PLAIN)?;
+        let parts = chunks.into_iter().map(|chunk| (chunk, SourceProgress::Untold)).collect();
+        self.lane(kind)?.append(parts).await.map(drop)
     }
 
     /// As [`Spool::append`], with how far the source is behind these records, in words of its own: what was taken and
@@ -134,10 +131,10 @@ impl Spool {
         source: &Arc<str>,
         token: Bytes,
     ) -> Result<(), ReportError> {
-        let mut chunks = chunks(records)?;
+        let mut chunks = chunks(records, MOST_PLAIN)?;
         let (Some(chunk), None) = (chunks.pop(), chunks.pop()) else { return Err(ReportError::TooMuch) };
         let progress = SourceProgress::Checkpoint(Arc::clone(source), token);
-        self.lane(kind)?.append(chunk, progress).await.map(drop)
+        self.lane(kind)?.append(vec![(chunk, progress)]).await.map(drop)
     }
 
     /// As [`Spool::append`], for a source that counts its records: `first` is the number of the first of these. What was taken before
@@ -149,15 +146,14 @@ impl Spool {
         source: &Arc<str>,
         first: u64,
     ) -> Result<usize, ReportError> {
-        let chunks = chunks(records)?;
-        let lane = self.lane(kind)?;
-        let (mut first, mut new) = (first, 0);
-        for chunk in chunks {
-            let count = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
-            new += lane.append(chunk, SourceProgress::Sequence(Arc::clone(source), first)).await?;
-            first = first.saturating_add(count);
-        }
-        Ok(new)
+        let mut first = first;
+        let chunks = chunks(records, USUAL_PLAIN)?;
+        let parts = chunks.into_iter().map(|chunk| {
+            let progress = SourceProgress::Sequence(Arc::clone(source), first);
+            first = first.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
+            (chunk, progress)
+        });
+        self.lane(kind)?.append(parts.collect()).await
     }
 
     /// What a source said with the last of its records that are on disk.
@@ -243,8 +239,8 @@ impl fmt::Debug for Spool {
     }
 }
 
-/// Records in pieces that fit into a batch each.
-fn chunks(records: Vec<Record>) -> Result<Vec<Vec<Record>>, ReportError> {
+/// Records in pieces of so many bytes that fit into a batch each; a record that has more is a piece of its own.
+fn chunks(records: Vec<Record>, most: usize) -> Result<Vec<Vec<Record>>, ReportError> {
     let mut chunks: Vec<Vec<Record>> = Vec::new();
     let mut bytes = 0;
     for record in records {
@@ -252,7 +248,7 @@ fn chunks(records: Vec<Record>) -> Result<Vec<Vec<Record>>, ReportError> {
         let room = room_for(&record);
         bytes += room;
         match chunks.last_mut() {
-            Some(chunk) if bytes <= MOST_PLAIN && chunk.len() < MOST_RECORDS => chunk.push(record),
+            Some(chunk) if bytes <= most && chunk.len() < MOST_RECORDS => chunk.push(record),
             _ => {
                 bytes = room;
                 chunks.push(vec![record]);

@@ -1,25 +1,31 @@
 //! A lane with a thread of its own that writes: those who report at the same time share one sync.
 
+#[cfg(test)]
+mod tests;
+
 use super::{
     LaneConfig, Progress,
     lane::{Checkpoints, Lane},
 };
 use crate::{
     Record, ReportError,
-    batch::{MOST_PLAIN, MOST_RECORDS, room_for},
+    batch::{MOST_RECORDS, USUAL_PLAIN, room_for},
 };
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use std::{
     collections::{BTreeSet, VecDeque},
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::JoinHandle,
 };
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
-/// Those who wait at once; further ones wait before they hand their records over.
-const MOST_WAITING: usize = 256;
+/// The KiB of records that wait to be written, also of callers that gave up; further ones wait before they are handed over.
+const MOST_WAITING_KIB: u32 = 16 << 10;
 /// The bytes of records that are written with one sync, about.
 const GROUP: usize = 4 << 20;
 
@@ -27,7 +33,7 @@ const GROUP: usize = 4 << 20;
 #[derive(Debug)]
 pub(super) struct LaneWriter {
     shared: Arc<Shared>,
-    places: Semaphore,
+    room: Arc<Semaphore>,
     progress: watch::Receiver<Progress>,
     thread: Option<JoinHandle<()>>,
 }
@@ -54,7 +60,18 @@ struct Job {
     /// They fit into one batch.
     records: Vec<Record>,
     progress: SourceProgress,
+    /// Set when records of the same call could not be taken: those behind them are not taken either.
+    broken: Arc<AtomicBool>,
+    /// What the whole call takes, until the last of its parts is answered.
+    _room: Arc<OwnedSemaphorePermit>,
     done: oneshot::Sender<Result<usize, ReportError>>,
+}
+
+impl Job {
+    fn fail(self, error: ReportError) {
+        self.broken.store(true, Ordering::Relaxed);
+        drop(self.done.send(Err(error)));
+    }
 }
 
 /// What a source says of itself with its records.
@@ -83,16 +100,41 @@ impl LaneWriter {
         let thread = std::thread::Builder::new().name("mctunnel-spool".to_owned());
         let thread = thread.spawn(move || Writing { lane, shared: inside, tell }.run());
         let thread = thread.map_err(ReportError::file("start a thread for", dir))?;
-        Ok(Self { shared, places: Semaphore::new(MOST_WAITING), progress, thread: Some(thread) })
+        let room = Arc::new(Semaphore::new(usize::try_from(MOST_WAITING_KIB).unwrap_or(usize::MAX)));
+        Ok(Self { shared, room, progress, thread: Some(thread) })
     }
 
-    /// Takes records that fit into one batch. Returns when they are on disk, with how many of them were not there before.
-    pub(super) async fn append(&self, records: Vec<Record>, progress: SourceProgress) -> Result<usize, ReportError> {
-        let _place = self.places.acquire().await.map_err(|_| ReportError::Ended)?;
-        let (done, answer) = oneshot::channel();
-        self.shared.inbox.lock().jobs.push_back(Job { records, progress, done });
+    /// Takes records, in parts that fit into one batch each. Returns when all are on disk, with how many of them were not there before;
+    /// or when a part could not be taken, and then none behind it was.
+    pub(super) async fn append(&self, parts: Vec<(Vec<Record>, SourceProgress)>) -> Result<usize, ReportError> {
+        let bytes: usize = parts.iter().flat_map(|(records, _)| records).map(room_for).sum();
+        let kib = u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX).min(MOST_WAITING_KIB);
+        let room = Arc::clone(&self.room).acquire_many_owned(kib).await.map_err(|_| ReportError::Ended)?;
+        let room = Arc::new(room);
+        let broken = Arc::new(AtomicBool::new(false));
+        let mut answers = Vec::with_capacity(parts.len());
+        {
+            // All at once: they share a sync.
+            let mut inbox = self.shared.inbox.lock();
+            for (records, progress) in parts {
+                let (done, answer) = oneshot::channel();
+                inbox.jobs.push_back(Job {
+                    records,
+                    progress,
+                    broken: Arc::clone(&broken),
+                    _room: Arc::clone(&room),
+                    done,
+                });
+                answers.push(answer);
+            }
+        }
+        drop(room);
         self.shared.changed.notify_one();
-        answer.await.unwrap_or(Err(ReportError::Ended))
+        let mut new = 0;
+        for answer in answers {
+            new += answer.await.unwrap_or(Err(ReportError::Ended))?;
+        }
+        Ok(new)
     }
 
     pub(super) fn wanted(&self, number: u64) {
@@ -178,6 +220,7 @@ impl Writing {
         let mut written = Vec::new();
         let mut changed = Checkpoints::new();
         let mut full = false;
+        refuse_broken(waiting);
         while !waiting.is_empty() {
             let mut composed = Composed::of(waiting, &self.lane);
             let leaving = self.shared.leaving.lock().clone();
@@ -193,7 +236,7 @@ impl Writing {
                         self.shared.leaving.lock().retain(|source| !leaving.contains(source));
                     }
                     changed.extend(composed.checkpoints);
-                    written.extend(jobs.map(|(job, count)| (job.done, count)));
+                    written.extend(jobs);
                 }
                 Err(ReportError::Full) => {
                     let again: Vec<Job> = jobs.map(|(job, _)| job).collect();
@@ -203,7 +246,8 @@ impl Writing {
                 }
                 Err(error) => {
                     tracing::warn!(%error, cause = error.cause(), "The spool does not take records.");
-                    jobs.for_each(|(job, _)| drop(job.done.send(Err(error.clone()))));
+                    jobs.for_each(|(job, _)| job.fail(error.clone()));
+                    refuse_broken(waiting);
                 }
             }
         }
@@ -215,11 +259,13 @@ impl Writing {
                 drop(checkpoints);
                 // Before they are told: who was told may ask.
                 let _ = self.tell.send(self.lane.progress());
-                written.into_iter().for_each(|(done, count)| drop(done.send(Ok(count))));
+                written.into_iter().for_each(|(job, count)| drop(job.done.send(Ok(count))));
             }
             Err(error) => {
                 tracing::warn!(%error, cause = error.cause(), "The spool cannot be written.");
-                written.into_iter().for_each(|(done, _)| drop(done.send(Err(error.clone()))));
+                // Nor will what still waits for room be: nothing that the hub does could wake it.
+                let written = written.into_iter().map(|(job, _)| job);
+                written.chain(waiting.drain(..)).for_each(|job| job.fail(error.clone()));
             }
         }
         full
@@ -241,7 +287,7 @@ impl Composed {
         let mut bytes = 0;
         for job in jobs {
             bytes += job.records.iter().map(room_for).sum::<usize>();
-            let too_many = composed.records.len() + job.records.len() > MOST_RECORDS || bytes > MOST_PLAIN;
+            let too_many = composed.records.len() + job.records.len() > MOST_RECORDS || bytes > USUAL_PLAIN;
             if too_many && !composed.taken.is_empty() {
                 break;
             }
@@ -279,6 +325,16 @@ impl Composed {
         let new = job.records.get(skipped.min(job.records.len())..).unwrap_or_default();
         self.records.extend_from_slice(new);
         self.taken.push(new.len());
+    }
+}
+
+/// Answers those that come behind records of the same call that could not be taken, and leaves out those whose caller gave up.
+fn refuse_broken(waiting: &mut VecDeque<Job>) {
+    for job in std::mem::take(waiting) {
+        match job.broken.load(Ordering::Relaxed) || job.done.is_closed() {
+            true => job.fail(ReportError::Interrupted),
+            false => waiting.push_back(job),
+        }
     }
 }
 
