@@ -83,11 +83,15 @@ impl Visit<'_> {
     }
 
     fn opens(&mut self) -> Result<f64> {
-        let few = self.load("open", &["--streams", "8"])?;
-        let many = self.load("open", &["--streams", "64"])?;
-        self.add(Metric::Open8, number(&few, "/per_s")?);
-        self.add(Metric::OpenFailures, number(&few, "/failures")? + number(&many, "/failures")?);
-        Ok(self.add(Metric::Open64, number(&many, "/per_s")?))
+        let mut failures = 0.0;
+        let mut rate = 0.0;
+        for (metric, streams) in [(Metric::Open1, "1"), (Metric::Open8, "8"), (Metric::Open64, "64")] {
+            let outcome = self.load("open", &["--streams", streams])?;
+            failures += number(&outcome, "/failures")?;
+            rate = self.add(metric, number(&outcome, "/per_s")?);
+        }
+        self.add(Metric::OpenFailures, failures);
+        Ok(rate)
     }
 
     fn mixed(&mut self) -> Result<()> {
