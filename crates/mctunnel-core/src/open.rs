@@ -74,6 +74,11 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
     /// Resolves when the stream was cut. Uses the place of the one waiter for writing: do not write while waiting for it.
     fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Ends the stream with an error at the other end.
+    /// Ends the stream with an error at the other end, at once: what was written may be lost.
     fn abort(&mut self);
+
+    /// Ends the stream with an error at the other end, behind what was written.
+    fn abort_behind_written(&mut self) {
+        self.abort();
+    }
 }

@@ -106,6 +106,8 @@ struct Up {
     pending: Bytes,
     read_size: usize,
     bytes: u64,
+    /// The socket was reset: the end that is read behind its last bytes is none.
+    ends_broken: bool,
     done: bool,
 }
 
@@ -134,8 +136,10 @@ impl<T: SpliceSocket, S: ByteStream> Splice<T, S> {
             return Poll::Ready(Ok(()));
         }
         match ready!(self.down.poll(cx, &mut self.socket, &mut self.stream, self.up.done)) {
-            // The owner has finished, or this would be a reset; it closed the socket with something to read behind its last byte.
-            Err(SpliceError::SocketWrite(error)) if !self.up.done && error.kind() == io::ErrorKind::BrokenPipe => {
+            // What the owner had said before is still there to be read. It has finished, or this would be a reset: it closed the socket
+            // with something to read behind its last byte.
+            Err(SpliceError::SocketWrite(error)) if !self.up.done && takes_no_more(&error) => {
+                self.up.ends_broken = error.kind() == io::ErrorKind::ConnectionReset;
                 self.stopped = Some(SpliceError::SocketWrite(error));
                 Poll::Ready(Ok(()))
             }
@@ -154,8 +158,9 @@ impl<T: SpliceSocket, S: ByteStream> Splice<T, S> {
                 let _ = self.socket.tcp().set_zero_linger();
             }
             // What the socket's owner had finished sending is still delivered; the stream's end tells the rest.
-            Some(SpliceError::SocketWrite(_)) if self.up.done => {}
-            Some(SpliceError::SocketRead(_) | SpliceError::SocketWrite(_)) => self.stream.abort(),
+            Some(SpliceError::SocketWrite(_)) if self.up.done && !self.up.ends_broken => {}
+            // What it had said before it broke was read, and is delivered before the cut, as TCP does it.
+            Some(SpliceError::SocketRead(_) | SpliceError::SocketWrite(_)) => self.stream.abort_behind_written(),
         }
     }
 }
@@ -171,7 +176,7 @@ impl<T: SpliceSocket, S: ByteStream> Drop for Splice<T, S> {
 
 impl Up {
     fn new() -> Self {
-        Self { pending: Bytes::new(), read_size: READ_MIN * 4, bytes: 0, done: false }
+        Self { pending: Bytes::new(), read_size: READ_MIN * 4, bytes: 0, ends_broken: false, done: false }
     }
 
     fn poll<T: SpliceSocket, S: ByteStream>(
@@ -196,7 +201,9 @@ impl Up {
             if ready!(read).map_err(SpliceError::SocketRead)? > 0 {
                 self.take(buffer);
             } else {
-                ready!(Pin::new(&mut *stream).poll_shutdown(cx)).map_err(SpliceError::Stream)?;
+                if !self.ends_broken {
+                    ready!(Pin::new(&mut *stream).poll_shutdown(cx)).map_err(SpliceError::Stream)?;
+                }
                 self.done = true;
             }
         }
@@ -249,6 +256,10 @@ impl Down {
         }
         Poll::Ready(Ok(()))
     }
+}
+
+fn takes_no_more(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 fn poll_write<T: SpliceSocket>(socket: &mut T, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {

@@ -101,6 +101,10 @@ impl<S: ByteStream> ByteStream for Metered<S> {
     fn abort(&mut self) {
         self.stream.abort();
     }
+
+    fn abort_behind_written(&mut self) {
+        self.stream.abort_behind_written();
+    }
 }
 
 impl<S: ByteStream> AsyncRead for Metered<S> {

@@ -11,6 +11,7 @@
 //!                         │     receiving: Open ─DATA fin─▶ ended
 //!                         ▼
 //!   Refused (from Opening), Reset (from anywhere), or both directions ended: the stream is gone from the wire.
+//!   A cut by the application may wait behind what it had written (`cut_behind`): sending is Queued then, and ends in RESET.
 //! ```
 //!
 //! The entry stays until the application has let go of it too, so that what arrived can still be read.
@@ -37,6 +38,8 @@ pub(crate) struct Stream {
     pub(crate) window: RecvWindow,
     pub(crate) peer_finished: bool,
     // The end.
+    /// A cut of ours that waits behind what was written.
+    pub(crate) cut_behind: Option<ResetCode>,
     pub(crate) cut: Option<(ResetCode, EndedBy)>,
     pub(crate) released: bool,
 }
@@ -71,6 +74,7 @@ impl Stream {
             incoming: ByteQueue::default(),
             window: RecvWindow::new(window),
             peer_finished: false,
+            cut_behind: None,
             cut: None,
             released: false,
         }

@@ -379,8 +379,40 @@ fn bytes_finished_by_the_peer_outlive_its_cut() {
     scene.honest(&[data(THEIRS, 100), fin(THEIRS), reset(THEIRS)]);
     assert!(matches!(scene.connection.read(scene.now, id(THEIRS), 1000), Ok(Read::Bytes(bytes)) if bytes.len() == 100));
     assert_eq!(scene.connection.read(scene.now, id(THEIRS), 1000), Ok(Read::End));
+}
+
+#[test]
+fn bytes_sent_before_a_cut_are_read_before_it_and_never_end_cleanly() {
+    let mut scene = Scene::hub();
     scene.honest(&[data(OURS, 100), reset(OURS)]);
-    assert!(scene.connection.read(scene.now, id(OURS), 1000).is_err(), "what was not finished is worth nothing");
+    assert!(matches!(scene.connection.read(scene.now, id(OURS), 1000), Ok(Read::Bytes(bytes)) if bytes.len() == 100));
+    let cut = StreamError::Reset { code: ResetCode::Broken, by: EndedBy::Peer };
+    assert_eq!(scene.connection.read(scene.now, id(OURS), 1000), Err(cut));
+}
+
+#[test]
+fn a_cut_goes_out_behind_what_was_written() {
+    let mut scene = Scene::hub();
+    scene.connection.write(id(OURS), &mut "last words".into()).unwrap();
+    scene.connection.cut(id(OURS), ResetCode::Broken);
+    assert_eq!(scene.connection.write(id(OURS), &mut "more".into()), Err(StreamError::Finished));
+    scene.connection.release(id(OURS));
+    let words = Frame::Data { stream: id(OURS), fin: false, payload: "last words".into() };
+    assert_eq!(scene.transmitted(), [words, reset(OURS)]);
+    assert_eq!(scene.connection.read(scene.now, id(OURS), 1), Err(StreamError::Unknown), "nothing is left of it");
+}
+
+#[test]
+fn a_cut_waits_for_credit_and_not_for_a_peer_that_cuts_first() {
+    let mut scene = Scene::hub();
+    scene.connection.write(id(OURS), &mut vec![1; 5000].into()).unwrap();
+    scene.connection.cut(id(OURS), ResetCode::Broken);
+    scene.connection.release(id(OURS));
+    let sent = scene.transmitted();
+    assert!(!sent.contains(&reset(OURS)), "the window was too small for all of it: {sent:?}");
+    scene.honest(&[reset(OURS)]);
+    assert_eq!(scene.transmitted(), []);
+    assert_eq!(scene.connection.read(scene.now, id(OURS), 1), Err(StreamError::Unknown), "nothing is left of it");
 }
 
 #[test]

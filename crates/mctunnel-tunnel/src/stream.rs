@@ -6,7 +6,7 @@ use crate::{
 };
 use bytes::Bytes;
 use mctunnel_core::ByteStream;
-use mctunnel_mux::{Read, ResetCode, StreamError, StreamId};
+use mctunnel_mux::{Connection, Read, ResetCode, StreamError, StreamId};
 use std::{
     fmt, io,
     pin::Pin,
@@ -38,8 +38,12 @@ impl Stream {
 
     /// Ends both directions at once, as an error at the other end, and says why.
     pub fn reset(&mut self, code: ResetCode) {
+        self.end_by(|mux, id| mux.reset(id, code));
+    }
+
+    fn end_by(&self, end: impl FnOnce(&mut Connection, StreamId)) {
         let mut state = self.shared.lock();
-        state.mux.reset(self.id, code);
+        end(&mut state.mux, self.id);
         // Whoever waits on the other half of the stream must learn of it; the multiplexer tells only of what the peer does.
         let waiting = state.waiting.get_mut(&self.id).map(|waiting| (waiting.reader.take(), waiting.writer.take()));
         let driver = state.driver_if_needed();
@@ -179,6 +183,10 @@ impl ByteStream for Stream {
 
     fn abort(&mut self) {
         self.reset(ResetCode::Broken);
+    }
+
+    fn abort_behind_written(&mut self) {
+        self.end_by(|mux, id| mux.cut(id, ResetCode::Broken));
     }
 }
 

@@ -129,3 +129,31 @@ async fn refusals_carry_the_reason_in_the_status_line() {
         );
     }
 }
+
+const REFUSAL: &[u8] = b"413 too large\r\n";
+
+/// Answers before it has read all, and closes: the system makes that a reset, as with an HTTP server that refuses an upload.
+async fn refuse_unread(mut socket: TcpStream) {
+    let _ = socket.read_u8().await;
+    let _ = socket.write_all(REFUSAL).await;
+}
+
+#[tokio::test]
+async fn what_a_target_said_before_it_reset_the_connection_arrives_and_the_end_is_not_clean() {
+    let rig = Rig::start().await;
+    let target = Target::start(refuse_unread).await;
+    let _agent = rig.agent(&rig.add("c1").await, &[&target.address]).await;
+    let (mut unheard, mut clean) = (0, 0);
+    for round in 0..200_usize {
+        let mut socket = rig.open("c1", &target.address).await.expect("open");
+        // A few bytes that nobody reads, or more than the target ever takes.
+        let upload = vec![7; if round.is_multiple_of(2) { 10 } else { 1 << 20 }];
+        let written = socket.write_all(&upload).await;
+        let mut heard = Vec::new();
+        let ended = socket.read_to_end(&mut heard).await;
+        unheard += u32::from(heard != REFUSAL);
+        // Whoever was told by a write is not told again by a read.
+        clean += u32::from(written.is_ok() && ended.is_ok());
+    }
+    assert_eq!((unheard, clean), (0, 0), "of 200");
+}

@@ -161,6 +161,18 @@ impl Connection {
         }
     }
 
+    /// Ends both directions as an error at the other end, behind what was written: that was true, and is delivered before.
+    pub fn cut(&mut self, id: StreamId, code: ResetCode) {
+        let Some(stream) = self.streams.get_mut(&id).filter(|s| !s.is_off_the_wire()) else { return };
+        let waits = !stream.outgoing.is_empty() && stream.fin == Fin::Open && stream.phase != StreamPhase::Offered;
+        if waits {
+            stream.fin = Fin::Queued;
+            stream.cut_behind = Some(code);
+        } else {
+            self.reset(id, code);
+        }
+    }
+
     /// The application lets go. What it finished is still delivered, and then the peer's direction is cut if it goes on; what the
     /// application left unfinished is cut at once.
     pub fn release(&mut self, id: StreamId) {
@@ -236,10 +248,7 @@ impl Connection {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.cut = Some((code, EndedBy::Peer));
             stream.outgoing.clear();
-            // What the peer had finished is complete and may still be read; what it had not is worth nothing.
-            if !stream.peer_finished {
-                stream.incoming.clear();
-            }
+            // What the peer sent before it may still be read. Behind it is the cut, unless the peer had finished.
             self.events.push_back(Event::Reset { stream: id, code, by: EndedBy::Peer });
             self.forget_if_done(id);
         }

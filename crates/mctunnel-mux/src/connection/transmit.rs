@@ -57,7 +57,9 @@ impl Connection {
         let payload = stream.outgoing.pop(stream.credit.available().min(MAX_PAYLOAD)).unwrap_or_default();
         stream.credit.spend(len_u64(payload.len()));
         self.total_sent += len_u64(payload.len());
-        let fin = stream.fin == Fin::Queued && stream.outgoing.is_empty();
+        let ends = stream.fin == Fin::Queued && stream.outgoing.is_empty();
+        let cut = stream.cut_behind.filter(|_| ends);
+        let fin = ends && cut.is_none();
         if fin {
             stream.fin = Fin::Sent;
         }
@@ -71,9 +73,9 @@ impl Connection {
         }
         let leaving = stream.is_leaving();
         encode_data_head(&mut self.head, id, fin, payload.len());
-        if leaving {
-            // The application has let go; the peer's direction is cut now that ours is delivered.
-            self.reset(id, ResetCode::Cancelled);
+        // The application has let go; the peer's direction is cut now that ours is delivered.
+        if let Some(code) = cut.or(leaving.then_some(ResetCode::Cancelled)) {
+            self.reset(id, code);
         }
         self.forget_if_done(id);
         if payload.len() <= GATHER {
