@@ -5,7 +5,7 @@ use mctunnel::{
     JoinBundle,
     agent::{Builder, enrol::Enroller},
     core::observe::SharedObserver,
-    identity::{AgentStore, EnrolledAgent, IdentityError, JoinToken, OwnCertificate},
+    identity::{AgentStore, EnrolledAgent, EnrolledBy, IdentityError, JoinToken, OwnCertificate},
 };
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 use tracing::{info, warn};
@@ -61,7 +61,7 @@ async fn enrolled(
     observer: &SharedObserver,
 ) -> anyhow::Result<EnrolledAgent> {
     let (kept, token) = match (store.load(), token) {
-        (Ok(Some(kept)), Some(token)) if token.id != kept.token => (Some(kept), token),
+        (Ok(Some(kept)), Some(token)) if kept.by != EnrolledBy::JoinToken(token.id) => (Some(kept), token),
         (Ok(Some(kept)), _) => return Ok(kept),
         (Err(error), None) => return Err(error.into()),
         (Ok(None), None) => return Err(NotEnrolled.into()),

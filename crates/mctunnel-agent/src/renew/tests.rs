@@ -171,8 +171,8 @@ fn short_lives_are_asked_for_again_soon() {
             certificate_pem: String::new(),
             key_pem: mctunnel_core::Secret::new(""),
         };
-        let token = mctunnel_identity::TokenId::parse("0123456789abcdef").unwrap();
-        let agent = EnrolledAgent { bundle, token, obtained_unix: 0, lifetime: Duration::from_secs(seconds) };
+        let by = mctunnel_identity::EnrolledBy::ServiceAccount;
+        let agent = EnrolledAgent { bundle, by, obtained_unix: 0, lifetime: Duration::from_secs(seconds) };
         pause_after_failure(&agent, random).as_millis()
     };
     assert_eq!((pause(5, 0.0), pause(5, 1.0)), (750, 1250));
