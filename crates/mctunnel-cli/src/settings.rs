@@ -21,7 +21,7 @@ mod tests;
 pub(crate) use congestion::mention_kept;
 pub(crate) use error::ConfigError;
 pub(crate) use flags::Flags;
-pub(crate) use join_by::JoinBy;
+pub(crate) use join_by::{AccountSettings, JoinBy};
 pub(crate) use nearest::nearest;
 pub(crate) use reports::ReportSettings;
 pub(crate) use roles::{AgentSettings, ClusterSettings, HubSettings, LogFormat, ProcessSettings, TrustSettings};

@@ -18,6 +18,13 @@ pub(super) const AGENT: &[Setting] = &[
         "The agent's certificate of your own CA, as PEM; watched. Needs --key, --hub-ca, --hub",
     ),
     one("key", "FILE", None, "The key of --certificate, as PEM"),
+    one(
+        "enrol_service_account_token",
+        "FILE",
+        None,
+        "A file with a token of a ServiceAccount of the hub's own cluster, instead of a join token; read at each try. \
+         Needs --data-dir, --hub-ca, --hub",
+    ),
     one("hub_ca", "FILE", None, "Who signed the hub's certificate, as PEM: pki/ca.pem in its data directory"),
     one(
         "hub",

@@ -4,7 +4,7 @@ use super::{ConfigError, JoinBy, congestion::congestion_control, effective::Effe
 use crate::{
     audit_sinks::{AuditSettings, AuditTo, WebhookSettings},
     report_sinks::SinkSettings,
-    trust::{Files, UnclearTrust},
+    trust::{self, Files, UnclearTrust},
 };
 use mctunnel::{AllowList, Host, ProxySettings, core::target::Label, report::Retention, tunnel::CongestionControl};
 use mctunnel_audit::OnFull;
@@ -72,6 +72,8 @@ pub(crate) struct HubSettings {
     pub(crate) hub_names: Vec<String>,
     pub(crate) agent_cert_ttl: Duration,
     pub(crate) agent_ca: Option<PathBuf>,
+    /// For whom tokens of ServiceAccounts must be that vouch for agents; without any, none do.
+    pub(crate) enrol_audiences: Vec<String>,
     pub(crate) tunnel_wait: Duration,
     pub(crate) reuse_port: bool,
     /// What clusters are offered.
@@ -105,7 +107,9 @@ impl TrustSettings {
             (None, Some(_)) => half("--policy", "--auth-config")?,
             // What is asked for and would not be done is an error, and not silence.
             (None, None) if next.is_some() => half("--shadow-policy", "--policy")?,
-            (None, None) if kubeconfig.is_some() => half("--review-kubeconfig", "--auth-config")?,
+            (None, None) if kubeconfig.is_some() && effective.texts("enrol_audience").is_empty() => {
+                half("--review-kubeconfig", "--auth-config or --enrol-audience")?
+            }
             (None, None) => None,
         };
         let insecure_no_auth = effective.switch("insecure_no_auth")?;
@@ -138,6 +142,7 @@ impl HubSettings {
             hub_names: effective.texts("hub_name").to_vec(),
             agent_cert_ttl: agent_cert_ttl(effective)?,
             agent_ca: effective.path("agent_ca"),
+            enrol_audiences: enrol_audiences(effective)?,
             tunnel_wait: effective.duration("tunnel_wait")?,
             congestion_control: congestion_control(effective)?,
             reuse_port: effective.switch("reuse_port")?,
@@ -185,6 +190,12 @@ impl HubSettings {
         }
         let ways: Vec<String> = self.ways_in().map(|(flag, address)| format!("{flag} {address}")).collect();
         if ways.is_empty() { Ok(()) } else { Err(UnclearTrust::Nobody { ways: ways.join(", ") }) }
+    }
+
+    /// Who is to take tokens of ServiceAccounts has a cluster to ask about them. Asked before anything is started.
+    pub(crate) fn has_a_cluster_to_ask(&self) -> Result<(), UnclearTrust> {
+        let is_needed = !self.enrol_audiences.is_empty();
+        if is_needed && !trust::has_a_cluster(&self.trust) { Err(UnclearTrust::NoCluster) } else { Ok(()) }
     }
 }
 
@@ -252,6 +263,15 @@ fn agent_cert_ttl(effective: &Effective) -> Result<Duration, ConfigError> {
         return Err(effective.bad_value("agent_cert_ttl", "a certificate lives for at least 1s"));
     }
     Ok(life)
+}
+
+/// An audience without a name would be anybody's.
+fn enrol_audiences(effective: &Effective) -> Result<Vec<String>, ConfigError> {
+    let audiences = effective.texts("enrol_audience");
+    if audiences.iter().any(|audience| audience.trim().is_empty()) {
+        return Err(effective.bad_value("enrol_audience", "an audience has a name, such as mctunnel-enrol"));
+    }
+    Ok(audiences.to_vec())
 }
 
 /// Which service of the hub is reached where.

@@ -213,6 +213,12 @@ const HUB: &[Setting] = &[
         Some("24h"),
         "How long the certificates live that agents get by enrolling; they renew at two thirds. Longer than the longest outage of the hub",
     ),
+    many(
+        "enrol_audience",
+        "AUDIENCE",
+        "Let ServiceAccounts of the hub's own cluster vouch for agents, by tokens for this audience; may be given many times. \
+         Each counts for the cluster of 'mctunnel cluster add NAME --service-account NAMESPACE/ACCOUNT'",
+    ),
     one(
         "agent_ca",
         "FILE",
