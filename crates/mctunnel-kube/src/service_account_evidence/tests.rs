@@ -139,6 +139,8 @@ async fn the_account_alone_says_which_cluster_it_is() {
     assert_eq!((vouched.cluster.as_str(), vouched.by.as_str()), ("c1", "ServiceAccount fleet/runner"));
     assert_eq!(Some(vouched.epoch), office.clusters.epoch(&cluster("c1")).unwrap());
     assert!(office.vouch(runner(), Some("c1")).await.unwrap().is_some());
+    let another = office.vouch(runner(), Some("c2")).await;
+    assert!(matches!(another, Err(EnrolError::TokenOfAnotherCluster)), "{another:?}");
     let also = user("system:serviceaccount:fleet:runner", &["else", "also-us"]);
     assert!(office.vouch(also, None).await.unwrap().is_some(), "any of our audiences counts");
     let asked = office.api.asked.lock().clone();
