@@ -5,6 +5,7 @@ use crate::{
     adapter::DynProxyAdapter,
     allow::AllowList,
     dial::{Resolve, SystemResolver},
+    enrol::Enroller,
     hub_address::{HubAddress, InvalidHubAddress},
     proxy::ProxySettings,
     renew::Renewal,
@@ -47,6 +48,8 @@ pub(crate) struct Inner {
     pub(crate) not_after_unix: AtomicI64,
     /// Where the next certificate comes from, if one does.
     pub(crate) renewal: Option<Renewal>,
+    /// Told when the certificate was refused, by an agent that can get another.
+    pub(crate) refused: Notify,
     pub(crate) clock: SharedClock,
     pub(crate) proxy: ProxySettings,
     pub(crate) resolver: Arc<dyn Resolve>,
@@ -261,7 +264,14 @@ impl Builder<'_> {
 
     /// Renews the certificate by asking the hub, and keeps the new one in the store, for an agent that has enrolled.
     pub fn renewing(mut self, store: AgentStore, agent: EnrolledAgent) -> Self {
-        self.renewal = Some(Renewal::Hub { store, agent: Mutex::new(agent) });
+        self.renewal = Some(Renewal::Hub { store, agent: Mutex::new(agent), again: None });
+        self
+    }
+
+    /// As [`Builder::renewing`]. An agent that has no certificate which counts any more, because it was away for too long or its cluster
+    /// was revoked, enrols anew with evidence that lasts. Whether it may, the hub decides each time.
+    pub fn renewing_or_enrolling(mut self, store: AgentStore, agent: EnrolledAgent, again: Arc<Enroller>) -> Self {
+        self.renewal = Some(Renewal::Hub { store, agent: Mutex::new(agent), again: Some(again) });
         self
     }
 
@@ -297,6 +307,7 @@ impl Builder<'_> {
             tls: RwLock::new(TlsConnector::from(self.bundle.client_config_at(&clock)?)),
             not_after_unix: AtomicI64::new(self.bundle.certificate()?.not_after_unix),
             renewal: self.renewal,
+            refused: Notify::new(),
             clock,
             proxy: self.proxy,
             resolver: self.resolver,

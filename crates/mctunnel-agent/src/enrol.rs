@@ -1,4 +1,7 @@
-//! Enrolling: from a join token to an identity of one's own. The hub must prove itself by the token's pin before it is told anything.
+//! Enrolling: from evidence, such as a join token, to an identity of one's own. The hub must prove itself by the pin that comes with the
+//! evidence before it is told anything.
+
+mod evidence;
 
 use crate::{
     agent::InvalidAgent,
@@ -7,10 +10,12 @@ use crate::{
     dial::{Resolve, SystemResolver},
     hub_address::{ConnectError, HubAddress},
     proxy::ProxySettings,
+    service_proxy::TokenSource,
 };
+use evidence::Evidence;
 use mctunnel_core::{ErrorCode, Happening, observe::SharedObserver};
 use mctunnel_identity::{
-    AgentStore, EnrolledAgent, HUB_SERVER_NAME, IdentityError, JoinToken,
+    AgentStore, CaPin, EnrolledAgent, EnrolledBy, HUB_SERVER_NAME, IdentityError, JoinToken,
     enrolment::wire::{self, ENROL_PATH, MOST_MESSAGE_BYTES},
 };
 use mctunnel_tunnel::{
@@ -29,7 +34,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 // === Enroller ===
 
-/// Enrols an agent with a join token.
+/// Enrols an agent, with a join token or as a ServiceAccount.
 ///
 /// ```no_run
 /// use mctunnel_agent::{Agent, enrol::Enroller};
@@ -49,7 +54,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// ```
 #[derive(Debug)]
 pub struct Enroller {
-    token: JoinToken,
+    evidence: Evidence,
     hub: HubAddress,
     server_name: String,
     proxy: ProxySettings,
@@ -59,16 +64,33 @@ pub struct Enroller {
 impl Enroller {
     /// Enrols at the hub of the token.
     pub fn new(token: JoinToken) -> Result<Self, InvalidAgent> {
+        Self::with(Evidence::JoinToken(token))
+    }
+
+    /// Enrols at that hub, `host[:port]`, as the ServiceAccount whose token this is. The token is asked for at each try. The hub must
+    /// show a chain to a CA with one of the pins, as [`CaPin::read`] gives them; until then the token is not sent.
+    ///
+    /// Such evidence lasts, so an agent whose certificates do not count any more can be let enrol anew:
+    /// [`Builder::renewing_or_enrolling`](crate::Builder::renewing_or_enrolling).
+    pub fn of_service_account(
+        token: impl TokenSource,
+        pins: Vec<CaPin>,
+        hub: impl Into<String>,
+    ) -> Result<Self, InvalidAgent> {
+        Self::with(Evidence::ServiceAccount { token: Box::new(token), pins, hub: hub.into() })
+    }
+
+    fn with(evidence: Evidence) -> Result<Self, InvalidAgent> {
         Ok(Self {
-            hub: HubAddress::parse(&token.hub)?,
-            token,
+            hub: HubAddress::parse(evidence.hub())?,
+            evidence,
             server_name: HUB_SERVER_NAME.to_owned(),
             proxy: ProxySettings::default(),
             resolver: Arc::new(SystemResolver),
         })
     }
 
-    /// Dials the hub at `host[:port]` instead of the address in the token.
+    /// Dials the hub at `host[:port]` instead of the address that came with the evidence.
     pub fn hub(mut self, address: &str) -> Result<Self, InvalidAgent> {
         self.hub = HubAddress::parse(address)?;
         Ok(self)
@@ -95,17 +117,21 @@ impl Enroller {
         self
     }
 
+    /// With what it enrols.
+    #[must_use]
+    pub fn by(&self) -> EnrolledBy {
+        self.evidence.kind()
+    }
+
     /// Tries once. The key is made and kept in the store before anything is sent; the identity is kept there before it is given.
     pub async fn enrol(&self, store: &AgentStore) -> Result<EnrolledAgent, EnrolFailed> {
         let key = store.pending_key()?;
-        let proof =
-            wire::JoinTokenProof { id: self.token.id.as_bytes().to_vec(), secret: self.token.secret.expose().to_vec() };
-        let evidence = Some(wire::Evidence::JoinToken(proof));
+        let evidence = Some(self.evidence.shown()?);
         let request = wire::EnrolRequest { csr: key.request(None)?, lifetime_seconds: 0, evidence };
         let socket = reach(&self.hub, &self.proxy, &*self.resolver).await?;
         let answer = tokio::time::timeout(TIMEOUT, self.ask(socket, &request, store));
         let answer = answer.await.map_err(|_| EnrolFailed::Timeout(TIMEOUT))??;
-        let mut enrolled = EnrolledAgent::enrolled(&self.token, &key, &answer, store.clock())?;
+        let mut enrolled = EnrolledAgent::enrolled_by(self.by(), self.evidence.hub(), &key, &answer, store.clock())?;
         enrolled.bundle.hub_server_name.clone_from(&self.server_name);
         store.save(&enrolled)?;
         Ok(enrolled)
@@ -139,7 +165,7 @@ impl Enroller {
         let tls_failed = |error| EnrolFailed::Tls { hub: self.hub.to_string(), error };
         let name = ServerName::try_from(self.server_name.clone());
         let name = name.map_err(|_| EnrolFailed::Broken("the hub's name is none".to_owned()))?;
-        let tls = TlsConnector::from(EnrolledAgent::enrol_config(&self.token, store.clock())?);
+        let tls = TlsConnector::from(EnrolledAgent::enrol_config_for(self.evidence.pins(), store.clock())?);
         let io = tls.connect(name, ReadAhead::new(socket)).await.map_err(tls_failed)?;
         let message = wire::encode(request).into();
         let answer = grpc::call(io, &self.server_name, ENROL_PATH, USER_AGENT, message, MOST_MESSAGE_BYTES).await?;
@@ -156,7 +182,7 @@ pub enum EnrolFailed {
     /// The hub cannot be reached.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// TLS with the hub failed; if it is another hub than the token's, nothing was sent to it.
+    /// TLS with the hub failed; if it is another hub than the pinned one, nothing was sent to it.
     #[error("TLS with the hub at {hub}: {error}")]
     Tls {
         /// Where it is.
@@ -178,6 +204,9 @@ pub enum EnrolFailed {
     /// The call broke.
     #[error("{0}")]
     Broken(String),
+    /// There is no token of the ServiceAccount to show.
+    #[error("{0}")]
+    Token(String),
     /// Key or identity could not be made or kept.
     #[error(transparent)]
     Identity(#[from] IdentityError),
@@ -192,7 +221,8 @@ impl From<CallFailed> for EnrolFailed {
     }
 }
 
-/// gRPC's numbers for: too much at once; not now.
+/// gRPC's numbers for: you may not; too much at once; not now.
+const PERMISSION_DENIED: u32 = 7;
 const RESOURCE_EXHAUSTED: u32 = 8;
 const UNAVAILABLE: u32 = 14;
 
@@ -204,8 +234,13 @@ impl EnrolFailed {
             Self::Connect(_) | Self::Timeout(_) | Self::Broken(_) => true,
             Self::Tls { error, .. } => !is_another_hub(error),
             Self::Refused { status, .. } => [RESOURCE_EXHAUSTED, UNAVAILABLE].contains(status),
-            Self::Identity(_) => false,
+            Self::Identity(_) | Self::Token(_) => false,
         }
+    }
+
+    /// Whether what was shown does not count at the hub.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Self::Refused { status: PERMISSION_DENIED, .. })
     }
 
     /// The stable code and its remedy.
@@ -214,7 +249,7 @@ impl EnrolFailed {
         let (code, remedy) = match self {
             Self::Tls { error, .. } if is_another_hub(error) => (
                 "MCT-AGENT-ENROL-WRONG-HUB",
-                "check the hub's address: whoever answers there is not the hub that made the token; or its CA was changed since",
+                "check the hub's address: whoever answers there is not the hub that the token or --hub-ca is of; or its CA was changed since",
             ),
             Self::Connect(_) | Self::Tls { .. } | Self::Timeout(_) | Self::Broken(_) => (
                 "MCT-AGENT-ENROL-UNREACHABLE",
@@ -223,6 +258,10 @@ impl EnrolFailed {
             Self::Refused { .. } => (
                 "MCT-AGENT-ENROL-REFUSED",
                 "look up the hub's code with 'mctunnel explain CODE'; as a rule, make a new token with 'mctunnel join-token create'",
+            ),
+            Self::Token(_) => (
+                "MCT-AGENT-ENROL-TOKEN",
+                "check the file of --enrol-service-account-token: one token, which Kubernetes or you keep fresh",
             ),
             Self::Identity(error) => return error.code(),
         };

@@ -33,7 +33,10 @@ impl Agent {
             let (lived, reason, not_before) = tokio::select! {
                 attempt = self.attempt() => match attempt {
                     Ok(connected) => self.hold_until_moved(connected).await,
-                    Err(failed) => (Duration::ZERO, failed.to_string(), Duration::ZERO),
+                    Err(failed) => {
+                        self.mind_refusal(&failed);
+                        (Duration::ZERO, failed.to_string(), Duration::ZERO)
+                    }
                 },
                 () = self.inner.stopping.cancelled() => break,
             };

@@ -3,8 +3,8 @@
 
 use crate::{
     Agent,
-    connect::{Io, reach},
-    enrol::{EnrolFailed, USER_AGENT},
+    connect::{AttemptFailed, Io, reach},
+    enrol::{EnrolFailed, Enroller, USER_AGENT},
 };
 use mctunnel_core::Happening;
 use mctunnel_identity::{
@@ -13,8 +13,8 @@ use mctunnel_identity::{
 };
 use mctunnel_tunnel::{ReadAhead, grpc};
 use parking_lot::Mutex;
-use std::time::Duration;
-use tokio::task::spawn_blocking;
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::Notify, task::spawn_blocking};
 
 /// A clock that was set is noticed after this time at the latest.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
@@ -26,7 +26,12 @@ const LOOK: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) enum Renewal {
     /// From the hub; it is kept in the store.
-    Hub { store: AgentStore, agent: Mutex<EnrolledAgent> },
+    Hub {
+        store: AgentStore,
+        agent: Mutex<EnrolledAgent>,
+        /// How to get one when none counts any more.
+        again: Option<Arc<Enroller>>,
+    },
     /// From files.
     Files(OwnCertificate),
 }
@@ -37,31 +42,67 @@ impl Agent {
         match &self.inner.renewal {
             None => std::future::pending().await,
             Some(Renewal::Files(files)) => self.follow(files).await,
-            Some(Renewal::Hub { store, agent }) => {
+            Some(Renewal::Hub { store, agent, again }) => {
                 let first = agent.lock().clone();
-                let renew = |agent| self.renew(store, agent);
-                keep_renewed(&**store.clock(), first, renew, |happening| self.inner.observe(happening)).await;
+                let next = |agent| self.next(store, agent, again.as_deref());
+                let observe = |happening: &Happening| self.inner.observe(happening);
+                keep_renewed(&**store.clock(), first, &self.inner.refused, next, observe).await;
             }
         }
     }
 
+    /// A tunnel was refused. If that is for the certificate, an agent that can get another does not wait until it would renew.
+    pub(crate) fn mind_refusal(&self, failed: &AttemptFailed) {
+        let can_enrol = matches!(&self.inner.renewal, Some(Renewal::Hub { again: Some(_), .. }));
+        if can_enrol && matches!(failed, AttemptFailed::Call(reason) if reason.contains(REVOKED)) {
+            self.inner.refused.notify_one();
+        }
+    }
+
+    /// Gets the next certificate: for the one there is, or if that does not count any more, for the evidence.
+    async fn next(
+        &self,
+        store: &AgentStore,
+        agent: EnrolledAgent,
+        again: Option<&Enroller>,
+    ) -> Result<EnrolledAgent, String> {
+        let has_ended = self.certificate_not_after_unix() < store.clock().unix_now();
+        let failed = match self.renew(store, agent).await {
+            Ok(renewed) => return Ok(renewed),
+            Err(failed) => failed,
+        };
+        match again {
+            Some(again) if has_ended || failed.is_denied() => self.enrol_anew(store, again).await,
+            _ => Err(failed.to_string()),
+        }
+    }
+
+    /// Gets a first certificate once more, and shows it from now on.
+    async fn enrol_anew(&self, store: &AgentStore, again: &Enroller) -> Result<EnrolledAgent, String> {
+        let enrolled = again.enrol(store).await.map_err(|error| error.to_string())?;
+        if enrolled.bundle.cluster != self.inner.cluster {
+            return Err(format!("the hub takes this agent for {} now", enrolled.bundle.cluster));
+        }
+        self.show(&enrolled.bundle).map_err(|error| error.to_string())?;
+        Ok(enrolled)
+    }
+
     /// Gets the next certificate with a new key, keeps it, and shows it from now on.
-    async fn renew(&self, store: &AgentStore, agent: EnrolledAgent) -> Result<EnrolledAgent, String> {
-        let key = AgentKey::generate().map_err(|error| error.to_string())?;
-        let csr = key.request(Some(&agent.bundle.cluster)).map_err(|error| error.to_string())?;
+    async fn renew(&self, store: &AgentStore, agent: EnrolledAgent) -> Result<EnrolledAgent, EnrolFailed> {
+        let key = AgentKey::generate()?;
+        let csr = key.request(Some(&agent.bundle.cluster))?;
         let asking = self.ask_to_renew(wire::RenewRequest { csr, lifetime_seconds: 0 });
         let limit = self.inner.config.handshake_timeout;
-        let answer = tokio::time::timeout(limit, asking).await.map_err(|_| format!("no answer within {limit:?}"))?;
-        let answer = answer.map_err(|error| error.to_string())?;
-        let renewed = agent.renewed(&key, &answer, store.clock()).map_err(|error| error.to_string())?;
+        let answer = tokio::time::timeout(limit, asking).await.map_err(|_| EnrolFailed::Timeout(limit))??;
+        let renewed = agent.renewed(&key, &answer, store.clock())?;
         let (store, kept) = (store.clone(), renewed.clone());
         let saved = spawn_blocking(move || store.save(&kept)).await;
         // It counts also when it cannot be kept: better until the next start than not at all.
-        self.show(&renewed.bundle).map_err(|error| error.to_string())?;
+        self.show(&renewed.bundle)?;
         match saved {
             Ok(Ok(())) => Ok(renewed),
-            Ok(Err(error)) => Err(format!("the new certificate cannot be kept: {error}")),
-            Err(_) => Err("the new certificate could not be kept".to_owned()),
+            Ok(Err(error)) => Err(EnrolFailed::Broken(format!("the new certificate cannot be kept: {error}"))),
+            Err(_) => Err(EnrolFailed::Broken("the new certificate could not be kept".to_owned())),
         }
     }
 
@@ -105,10 +146,14 @@ impl Agent {
     }
 }
 
-/// Renews whenever it is due; never ends.
+/// With this code a hub refuses tunnels of a cluster that was revoked, or whose certificate was replaced.
+const REVOKED: &str = "MCT-ADMIT-REVOKED";
+
+/// Renews whenever it is due, or the certificate was refused; never ends.
 async fn keep_renewed<F>(
     clock: &dyn Clock,
     mut agent: EnrolledAgent,
+    refused: &Notify,
     renew: impl Fn(EnrolledAgent) -> F,
     observe: impl Fn(&Happening),
 ) where
@@ -117,7 +162,10 @@ async fn keep_renewed<F>(
     // Drawn once for each certificate: a try that failed does not put it off.
     let mut due = agent.renew_at_unix(rand::random());
     loop {
-        wait_until(clock, due).await;
+        tokio::select! {
+            () = wait_until(clock, due) => {}
+            () = refused.notified() => {}
+        }
         match renew(agent.clone()).await {
             Ok(next) => {
                 agent = next;

@@ -2,8 +2,12 @@
 //! not even that HTTP/2 would be spoken.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, in its helpers too")]
 
-use mctunnel_agent::{Agent, enrol::Enroller};
-use mctunnel_core::{Happening, Observe};
+use mctunnel_agent::{
+    Agent,
+    enrol::{EnrolFailed, Enroller},
+    service_proxy::{TokenFile, TokenSource},
+};
+use mctunnel_core::{Happening, Observe, Secret};
 use mctunnel_identity::{AgentStore, CaPin, HUB_SERVER_NAME, JoinBundle, JoinToken, TokenId, TokenSecret};
 use parking_lot::Mutex;
 use rcgen::{
@@ -236,11 +240,80 @@ async fn t26_no_token_is_sent_to_anybody_but_the_hub_it_pins() {
     );
 }
 
+const ACCOUNT_TOKEN: &str = "canary-of-a-service-account";
+
+/// A token that is another one each time it is asked for, as one that Kubernetes keeps fresh.
+#[derive(Debug, Default)]
+struct Rotating(std::sync::atomic::AtomicUsize);
+
+impl TokenSource for Rotating {
+    fn token(&self) -> Result<Secret, String> {
+        let asked = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Ok(Secret::new(format!("{ACCOUNT_TOKEN}-{asked}")))
+    }
+}
+
+/// Enrols at a fake hub as a ServiceAccount that knows the hub by these CAs.
+async fn enrol_account_at(known: &[&Ca], answers: Answers) -> (Option<EnrolFailed>, Seen, tempfile::TempDir) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let hub = listener.local_addr().unwrap().to_string();
+    let home = tempfile::tempdir().unwrap();
+    let ca_file = home.path().join("hub-ca.pem");
+    std::fs::write(&ca_file, known.iter().map(|ca| ca.pem.as_str()).collect::<String>()).unwrap();
+    let pins = CaPin::read(&ca_file).unwrap();
+    let enroller = Enroller::of_service_account(Rotating::default(), pins, hub).unwrap();
+    let store = AgentStore::new(home.path());
+    let (seen, enrolled) = tokio::join!(serve(listener, answers), enroller.enrol(&store));
+    (enrolled.err(), seen, home)
+}
+
+#[tokio::test]
+async fn t26_t36_no_service_account_token_is_sent_to_anybody_but_the_hub() {
+    let (real, spare) = (ca("the hub's CA"), ca("the hub's next CA"));
+    let mut table = impostors(&real, "mctunnel-enrol", None);
+    table.push(("without its CA", tls(shown(&real, &[], |_| {}), &TLS13, "mctunnel-enrol", None)));
+    for (what, answers) in table {
+        let (failed, seen, home) = enrol_account_at(&[&spare, &real], answers).await;
+        let failed = failed.expect(what);
+        assert!(seen.application.is_empty(), "{what}: {:?}", seen.application);
+        assert!(!contains(&seen.raw, ACCOUNT_TOKEN.as_bytes()), "{what}");
+        assert!(seen.raw.len() < 3000, "{what}: a greeting and an alert, not {} bytes", seen.raw.len());
+        assert!(!home.path().join("identity.json").exists(), "{what}");
+        let said = format!("{failed} {failed:?} {:?}", failed.code());
+        assert!(!said.contains(ACCOUNT_TOKEN), "{what}: {said}");
+    }
+    for (known, chain) in [
+        (vec![&real], shown(&real, &[&real], |_| {})),
+        (vec![&spare, &real], shown(&real, &[&real], |_| {})),
+        (vec![&spare, &real], shown(&spare, &[&real, &spare], |_| {})),
+    ] {
+        let (_, seen, _) = enrol_account_at(&known, tls(chain, &TLS13, "mctunnel-enrol", None)).await;
+        assert!(seen.application.starts_with(b"PRI * HTTP/2.0"), "refused for its certificates alone: {seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_account_without_a_token_asks_nobody() {
+    let real = ca("the hub's CA");
+    let home = tempfile::tempdir().unwrap();
+    let store = AgentStore::new(home.path());
+    let pins = vec![CaPin::of(&real.der).unwrap()];
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let hub = listener.local_addr().unwrap().to_string();
+    let path = home.path().join("token");
+    let enroller = Enroller::of_service_account(TokenFile::read_each_time(&path), pins, hub).unwrap();
+    for content in [None, Some("\n".to_owned()), Some("x".repeat(16 * 1024 + 1))] {
+        if let Some(content) = content {
+            std::fs::write(&path, content).unwrap();
+        }
+        let failed = enroller.enrol(&store).await.unwrap_err();
+        assert_eq!((failed.may_pass(), failed.code().code), (false, "MCT-AGENT-ENROL-TOKEN"), "{failed}");
+    }
+    assert!(timeout(Duration::ZERO, listener.accept()).await.is_err(), "nobody came");
+}
+
 /// Enrols at a fake hub with a token that pins the CA.
-async fn enrol_at(
-    real: &Ca,
-    answers: Answers,
-) -> (Option<mctunnel_agent::enrol::EnrolFailed>, Seen, tempfile::TempDir, JoinToken) {
+async fn enrol_at(real: &Ca, answers: Answers) -> (Option<EnrolFailed>, Seen, tempfile::TempDir, JoinToken) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let token = JoinToken {
         id: TokenId::random().unwrap(),
@@ -297,7 +370,7 @@ async fn connect_to(real: &Ca, answers: Answers) -> Seen {
         hub_server_name: HUB_SERVER_NAME.to_owned(),
         ca_pem: real.pem.clone(),
         certificate_pem: params.signed_by(&key, &real.issuer).unwrap().pem(),
-        key_pem: mctunnel_core::Secret::new(key.serialize_pem()),
+        key_pem: Secret::new(key.serialize_pem()),
     };
     let failure = Arc::new(Failure::default());
     let agent = Agent::builder(&bundle).observer(failure.clone()).build().unwrap();

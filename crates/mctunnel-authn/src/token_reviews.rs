@@ -190,13 +190,7 @@ impl Asking {
 
     /// The user that an answer means, or why it means nobody.
     fn judged(&self, digest: &Digest, answer: &Answer) -> Result<User, String> {
-        let Review::Authenticated(reviewed) = &answer.review else {
-            return Err("the cluster does not know the token, or it is not for this hub".to_owned());
-        };
-        // A cluster that does not understand audiences says nothing of them, and then nothing is known.
-        if !reviewed.audiences.iter().any(|one| self.reviewer.audiences().contains(one)) {
-            return Err("the token is not for this hub".to_owned());
-        }
+        let reviewed = answer.review.of_audience(self.reviewer.audiences())?;
         let bad = |bad: BadName| format!("the token's user or one of its groups cannot be used: {bad}");
         let mut user = self.user(reviewed).map_err(bad)?;
         let id = reviewed.extra.get(CREDENTIAL_ID).and_then(|ids| ids.first());

@@ -1,19 +1,22 @@
-//! Who the agent is: by a join bundle, by what it kept from enrolling, by a join token, or by files of the operator's own CA.
+//! Who the agent is: by a join bundle, by what it kept from enrolling, by a join token or a ServiceAccount's, or by files of the
+//! operator's own CA.
 
-use crate::settings::{AgentSettings, JoinBy};
+use crate::settings::{AccountSettings, AgentSettings, JoinBy};
 use mctunnel::{
     JoinBundle,
-    agent::{Builder, enrol::Enroller},
+    agent::{Builder, enrol::Enroller, service_proxy::TokenFile},
     core::observe::SharedObserver,
-    identity::{AgentStore, EnrolledAgent, IdentityError, JoinToken, OwnCertificate},
+    identity::{AgentStore, CaPin, EnrolledAgent, EnrolledBy, IdentityError, JoinToken, OwnCertificate},
 };
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 use tracing::{info, warn};
 
 /// The identity, and where the next certificate comes from.
 pub(crate) enum AgentIdentity {
     Bundle(JoinBundle),
     Enrolled(AgentStore, Box<EnrolledAgent>),
+    /// The same, by evidence that lasts.
+    Lasting(AgentStore, Box<EnrolledAgent>, Arc<Enroller>),
     Own(OwnCertificate, JoinBundle),
 }
 
@@ -21,7 +24,7 @@ impl AgentIdentity {
     pub(crate) fn bundle(&self) -> &JoinBundle {
         match self {
             Self::Bundle(bundle) | Self::Own(_, bundle) => bundle,
-            Self::Enrolled(_, agent) => &agent.bundle,
+            Self::Enrolled(_, agent) | Self::Lasting(_, agent, _) => &agent.bundle,
         }
     }
 
@@ -30,16 +33,20 @@ impl AgentIdentity {
         match self {
             Self::Bundle(_) => builder,
             Self::Enrolled(store, agent) => builder.renewing(store.clone(), (**agent).clone()),
+            Self::Lasting(store, agent, again) => {
+                builder.renewing_or_enrolling(store.clone(), (**agent).clone(), Arc::clone(again))
+            }
             Self::Own(files, _) => builder.following(files.clone()),
         }
     }
 }
 
-/// Reads or obtains the identity. With a token it waits for the hub, for as long as it takes.
+/// Reads or obtains the identity. To enrol it waits for the hub, for as long as it takes.
 pub(crate) async fn obtain(settings: &AgentSettings, observer: &SharedObserver) -> anyhow::Result<AgentIdentity> {
     match &settings.join {
         JoinBy::Bundle(path) => Ok(AgentIdentity::Bundle(JoinBundle::read(path)?)),
         JoinBy::Own(files) => Ok(AgentIdentity::Own(files.clone(), files.read()?)),
+        JoinBy::ServiceAccount(account) => by_account(settings, account, observer).await,
         JoinBy::Enrolment { data_dir, token, token_file } => {
             let token = match (token, token_file) {
                 (Some(token), _) => Some(JoinToken::parse(token.expose())?),
@@ -61,7 +68,7 @@ async fn enrolled(
     observer: &SharedObserver,
 ) -> anyhow::Result<EnrolledAgent> {
     let (kept, token) = match (store.load(), token) {
-        (Ok(Some(kept)), Some(token)) if token.id != kept.token => (Some(kept), token),
+        (Ok(Some(kept)), Some(token)) if kept.by != EnrolledBy::JoinToken(token.id) => (Some(kept), token),
         (Ok(Some(kept)), _) => return Ok(kept),
         (Err(error), None) => return Err(error.into()),
         (Ok(None), None) => return Err(NotEnrolled.into()),
@@ -86,16 +93,45 @@ async fn enrol(
     observer: &SharedObserver,
 ) -> anyhow::Result<EnrolledAgent> {
     info!(token = %token.id, hub = token.hub, "Enrolling.");
-    let mut enroller = Enroller::new(token)?.proxy(settings.proxy.clone());
+    let enroller = told(Enroller::new(token)?, settings)?;
+    let enrolled = enroller.enrol_patiently(store, observer).await?;
+    info!(cluster = %enrolled.bundle.cluster, lifetime = ?enrolled.lifetime, "Enrolled.");
+    Ok(enrolled)
+}
+
+/// What the settings say about the way to the hub.
+fn told(enroller: Enroller, settings: &AgentSettings) -> anyhow::Result<Enroller> {
+    let mut enroller = enroller.proxy(settings.proxy.clone());
     if let Some(hub) = &settings.hub {
         enroller = enroller.hub(hub)?;
     }
     if let Some(name) = &settings.hub_server_name {
         enroller = enroller.hub_server_name(name);
     }
-    let enrolled = enroller.enrol_patiently(store, observer).await?;
-    info!(cluster = %enrolled.bundle.cluster, lifetime = ?enrolled.lifetime, "Enrolled.");
-    Ok(enrolled)
+    Ok(enroller)
+}
+
+/// What the agent kept counts for as long as it lives, whatever it was got with; after that the account has to vouch again.
+async fn by_account(
+    settings: &AgentSettings,
+    account: &AccountSettings,
+    observer: &SharedObserver,
+) -> anyhow::Result<AgentIdentity> {
+    let AccountSettings { data_dir, token_file, hub_ca, hub } = account;
+    let enroller = Enroller::of_service_account(TokenFile::read_each_time(token_file), CaPin::read(hub_ca)?, hub)?;
+    let enroller = told(enroller, settings)?;
+    let store = AgentStore::new(data_dir);
+    let enrolled = match store.load() {
+        Ok(Some(kept)) => kept,
+        Ok(None) | Err(IdentityError::BundleExpired { .. } | IdentityError::StoreInvalid { .. }) => {
+            info!(token_file = %token_file.display(), hub, "Enrolling as a ServiceAccount.");
+            let enrolled = enroller.enrol_patiently(&store, observer).await?;
+            info!(cluster = %enrolled.bundle.cluster, lifetime = ?enrolled.lifetime, "Enrolled.");
+            enrolled
+        }
+        Err(error) => return Err(error.into()),
+    };
+    Ok(AgentIdentity::Lasting(store, Box::new(enrolled), Arc::new(enroller)))
 }
 
 /// The token in a file. One that is gone is no token: it may be deleted once it was used.

@@ -6,6 +6,7 @@ use crate::{
     settings::{AgentRole, Flags, HubRole},
 };
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
+use mctunnel::identity::ServiceAccount;
 use std::{path::PathBuf, process::ExitCode};
 
 /// Connects many clusters to one hub: an agent in each cluster dials out once, and every connection is a stream in that tunnel.
@@ -100,7 +101,7 @@ pub(crate) enum Cluster {
         #[arg(short, long, value_name = "FORM", default_value = "table")]
         output: ListForm,
     },
-    /// Revoke a cluster: no certificate and no join token that it has counts from now on
+    /// Revoke a cluster: no certificate, no join token and no ServiceAccount that it has counts from now on
     #[command(after_help = REVOKE_EXAMPLE)]
     Revoke {
         /// The cluster's name
@@ -140,6 +141,9 @@ pub(crate) struct Add {
     /// Write no bundle: the agent has a certificate of your own CA, which the hub knows by --agent-ca
     #[arg(long, conflicts_with_all = ["reissue", "out", "hub"])]
     pub(crate) own_ca: bool,
+    /// Write no bundle: the agent enrols by tokens of this ServiceAccount of the hub's own cluster, which takes them by --enrol-audience
+    #[arg(long, value_name = "NAMESPACE/ACCOUNT", conflicts_with_all = ["reissue", "out", "hub", "own_ca"])]
+    pub(crate) service_account: Option<ServiceAccount>,
 }
 
 /// Whose clusters.
@@ -210,6 +214,8 @@ const AGENT_EXAMPLE: &str = "\
 Examples:
   mctunnel agent --join-token mctj_... --data-dir /var/lib/mctunnel-agent --allow tcp://db.default.svc:5432
   mctunnel agent --join cluster-a.join --allow 'tcp://*.svc.cluster.local:443' --allow tcp://10.0.0.0/8:8000-8999
+  mctunnel agent --enrol-service-account-token /var/run/secrets/mctunnel/token --hub-ca hub-ca.pem \\
+      --hub hub.example.com:8443 --data-dir /var/lib/mctunnel-agent --allow-service default/web
 
 HTTPS_PROXY and NO_PROXY are honoured when the hub is dialled.
 
@@ -242,5 +248,6 @@ const ADD_EXAMPLE: &str = "\
 Example:
   mctunnel cluster add cluster-a --data-dir /var/lib/mctunnel --hub hub.example.com:8443 --out cluster-a.join
   mctunnel agent --join cluster-a.join --allow tcp://db.default.svc:5432
+  mctunnel cluster add cluster-a --data-dir /var/lib/mctunnel --service-account fleet/cluster-a
 
 A running hub takes note without a restart. The bundle holds a private key: treat it like a password.";

@@ -33,6 +33,14 @@ pub(crate) fn add(add: &Add) -> anyhow::Result<()> {
         ));
         return Ok(());
     }
+    if let Some(account) = &add.service_account {
+        clusters.allow_service_account(&cluster, account)?;
+        output::say(&format!(
+            "ServiceAccount {account} of the hub's own cluster may vouch for the agent of {cluster} (--enrol-audience at the hub).\n\n\
+             Next, where the agent runs:\n  mctunnel agent --enrol-service-account-token FILE --hub-ca FILE --hub HOST:PORT --data-dir DIR"
+        ));
+        return Ok(());
+    }
     let authority = HubAuthority::open_or_create(data_dir, &[])?;
     let issued = authority.issue_agent(&cluster, add.ttl.into())?;
     let bundle = JoinBundle {
@@ -81,11 +89,23 @@ fn tell(add: &Add, out: &Path, not_after_unix: i64) {
 /// Revokes a cluster.
 pub(crate) fn revoke(name: &str, data_dir: &Path) -> anyhow::Result<()> {
     let cluster = ClusterName::parse(name)?;
-    ClusterFiles::new(data_dir).revoke(&cluster)?;
+    let clusters = ClusterFiles::new(data_dir);
+    // Only for the message: a list that cannot be read is no reason not to revoke.
+    let account = clusters.list().ok().and_then(|records| {
+        let record = records.into_iter().find(|record| record.cluster == cluster)?;
+        record.service_account
+    });
+    clusters.revoke(&cluster)?;
     output::say(&format!(
         "Cluster {cluster} is revoked: none of its certificates and join tokens counts any more, and a tunnel that is up ends \
          within 5 seconds.\nTo let it in again: mctunnel join-token create --cluster {cluster}"
     ));
+    if let Some(account) = account {
+        output::say(&format!(
+            "ServiceAccount {account} does not vouch for it any more. To let it again: mctunnel cluster add {cluster} \
+             --service-account {account}"
+        ));
+    }
     Ok(())
 }
 
@@ -128,6 +148,8 @@ struct Line<'a> {
     /// Since when it is out, if it was revoked.
     revoked: Option<String>,
     own_ca: bool,
+    /// The ServiceAccount that may vouch for its agent, `namespace/name`.
+    service_account: Option<String>,
     labels: &'a BTreeMap<String, String>,
 }
 
@@ -139,6 +161,7 @@ impl<'a> From<&'a ClusterRecord> for Line<'a> {
             serials: &record.serials,
             revoked: record.revoked_unix.map(date),
             own_ca: record.own_ca,
+            service_account: record.service_account.as_ref().map(ToString::to_string),
             labels: &record.labels,
         }
     }

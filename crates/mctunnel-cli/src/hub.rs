@@ -14,13 +14,14 @@ use crate::{
     settings::{Flags, HubRole, HubSettings, ProcessSettings, mention_kept},
     signals::Signals,
     telemetry::Telemetry,
-    trust::{Collecting, Trust},
+    trust::{self, Collecting, Trust, UnclearTrust},
 };
 use mctunnel::{
     ClusterFiles, ConnectAdapter, ConnectConfig, Gateway, HttpAdapter, HttpConfig, Hub, HubAdapter, HubAuthority,
     IdentityError, SniAdapter, SniConfig,
     hub::{Config as HubConfig, HubServices},
     identity::{ClusterLedger, Enrolment, HUB_SERVER_NAME, JoinTokenFiles},
+    kube::ServiceAccountEvidence,
 };
 use serde::Serialize;
 use std::{
@@ -44,6 +45,7 @@ pub(crate) fn run(flags: Flags<HubRole>) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     settings.asks_clients()?;
+    settings.has_a_cluster_to_ask()?;
     process::run(process, |process| serve(process, settings))
 }
 
@@ -174,9 +176,12 @@ impl Parts {
             Some(labels) => Arc::new(LabelledLedger::new(Arc::clone(&clusters), Arc::clone(labels))),
             None => Arc::clone(&clusters) as _,
         };
-        let enrolment = Enrolment::new(&authority, ledger)
+        let mut enrolment = Enrolment::new(&authority, ledger)
             .with_join_tokens(Arc::new(JoinTokenFiles::new(&settings.data_dir)))
             .with_lifetime(settings.agent_cert_ttl);
+        if let Some(accounts) = service_accounts(settings, &clusters).await? {
+            enrolment = enrolment.with_evidence(Arc::new(accounts));
+        }
         let mut background = vec![process::owned(admin::upkeep(telemetry.handle()))];
         let mut config = HubConfig::default();
         config.congestion_control = settings.congestion_control.clone();
@@ -246,6 +251,20 @@ impl Running {
         trust.end();
         info!("The hub has ended.");
     }
+}
+
+/// Lets ServiceAccounts of the hub's own cluster vouch for agents, if that was asked for.
+async fn service_accounts(
+    settings: &HubSettings,
+    clusters: &Arc<ClusterFiles>,
+) -> anyhow::Result<Option<ServiceAccountEvidence>> {
+    let audiences = settings.enrol_audiences.clone();
+    if audiences.is_empty() {
+        return Ok(None);
+    }
+    let reviews = trust::reviews(&settings.trust).await?.ok_or(UnclearTrust::NoCluster)?;
+    info!(?audiences, "ServiceAccounts of the hub's own cluster may vouch for agents.");
+    Ok(Some(ServiceAccountEvidence::new(reviews, audiences, Arc::clone(clusters) as _)))
 }
 
 fn open_authority(settings: &HubSettings) -> Result<HubAuthority, IdentityError> {

@@ -162,11 +162,16 @@ impl Collecting {
     }
 }
 
+/// Whether the hub can ask its own cluster about tokens.
+pub(crate) fn has_a_cluster(settings: &TrustSettings) -> bool {
+    settings.kubeconfig.is_some() || Path::new(crate::cluster_access::SERVICE_ACCOUNT).exists()
+}
+
 /// Who can ask the hub's own cluster about tokens, if there is a way to.
-async fn reviews(settings: &TrustSettings) -> anyhow::Result<Option<Arc<dyn ReviewToken>>> {
+pub(crate) async fn reviews(settings: &TrustSettings) -> anyhow::Result<Option<Arc<dyn ReviewToken>>> {
     let access = match &settings.kubeconfig {
         Some(path) => ClusterAccess::from_kubeconfig(path, None).await?,
-        None if Path::new(crate::cluster_access::SERVICE_ACCOUNT).exists() => ClusterAccess::in_cluster()?,
+        None if has_a_cluster(settings) => ClusterAccess::in_cluster()?,
         None => return Ok(None),
     };
     Ok(Some(Arc::new(ClusterTokenReview::new(&access)?)))
@@ -216,6 +221,9 @@ pub(crate) enum UnclearTrust {
     /// Clients of a network would come in unasked.
     #[error("--insecure-no-auth is for this machine alone, and {flag} {address} is not loopback")]
     Exposed { flag: &'static str, address: std::net::SocketAddr },
+    /// Tokens would be taken that nobody can be asked about.
+    #[error("--enrol-audience is given, and this hub has no cluster to ask about tokens of ServiceAccounts")]
+    NoCluster,
     /// Clients would come in, and nothing says who they are.
     #[error("nothing says who clients are that come in at {ways}")]
     Nobody { ways: String },
@@ -229,6 +237,12 @@ impl UnclearTrust {
             Self::Both => "leave out --insecure-no-auth",
             Self::Exposed { .. } => {
                 "give --auth-config and --policy; or listen on 127.0.0.1 for all clients, or 'off', as in --gateway-listen 127.0.0.1:8080"
+            }
+            Self::NoCluster => {
+                return ErrorCode {
+                    code: "MCT-HUB-NO-CLUSTER",
+                    remedy: "give --review-kubeconfig FILE, with the right to create tokenreviews, or run the hub in a pod with a service account",
+                };
             }
             Self::Nobody { .. } => {
                 return ErrorCode {

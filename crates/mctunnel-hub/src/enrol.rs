@@ -141,5 +141,5 @@ fn with_causes(error: &EnrolError) -> String {
 }
 
 fn broken_off() -> EnrolError {
-    EnrolError::EvidenceUnchecked("the hub broke off".to_owned())
+    EnrolError::EvidenceUnchecked("the hub broke off".into())
 }

@@ -1,7 +1,7 @@
 //! What an agent keeps between starts: the identity it got by enrolling, in one file that only it can read.
 
 use crate::{
-    AgentIdentity, AgentKey, HUB_SERVER_NAME, IdentityError, JoinBundle, JoinToken, TokenId, certificate,
+    AgentIdentity, AgentKey, CaPin, HUB_SERVER_NAME, IdentityError, JoinBundle, JoinToken, TokenId, certificate,
     clock::{SharedClock, SystemClock},
     enrolment::wire::IssuedCertificate,
     join_bundle::BundleFile,
@@ -12,7 +12,7 @@ use mctunnel_core::Secret;
 use rustls_pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 use std::{
-    fs, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -58,11 +58,16 @@ impl AgentStore {
         }
     }
 
-    /// The token that the identity was got with, also when the identity has ended.
-    pub fn token(&self) -> Result<Option<TokenId>, IdentityError> {
+    /// What the identity was got with, also when the identity has ended.
+    pub fn enrolled_by(&self) -> Result<Option<EnrolledBy>, IdentityError> {
         let Some(text) = self.read(IDENTITY)? else { return Ok(None) };
         let file: Option<IdentityFile> = serde_json::from_str(text.expose()).ok();
-        Ok(file.and_then(|file| TokenId::parse(&file.token)))
+        Ok(file.and_then(|file| EnrolledBy::parse(&file.token)))
+    }
+
+    /// The token that the identity was got with, if it was one, also when the identity has ended.
+    pub fn token(&self) -> Result<Option<TokenId>, IdentityError> {
+        Ok(self.enrolled_by()?.and_then(EnrolledBy::token))
     }
 
     /// Keeps the identity, with mode 0600, in place of the one before: whole or not at all.
@@ -110,8 +115,8 @@ const PENDING: &str = "enrol.key";
 pub struct EnrolledAgent {
     /// All it needs to reach its hub and prove who it is.
     pub bundle: JoinBundle,
-    /// The token it enrolled with.
-    pub token: TokenId,
+    /// What it enrolled with.
+    pub by: EnrolledBy,
     /// When it got the certificate, in seconds since 1970 by its own clock.
     pub obtained_unix: i64,
     /// How long the certificate lives from then on.
@@ -121,12 +126,28 @@ pub struct EnrolledAgent {
 impl EnrolledAgent {
     /// The TLS configuration with which to enrol: the hub must show a chain to the CA that the token pins.
     pub fn enrol_config(token: &JoinToken, clock: &SharedClock) -> Result<Arc<rustls::ClientConfig>, IdentityError> {
-        tls::enrol_client(token.pin, clock)
+        Self::enrol_config_for(&[token.pin], clock)
     }
 
-    /// What the hub's answer to `Enrol` makes of the agent.
+    /// The TLS configuration with which to enrol: the hub must show a chain to a CA with one of these pins.
+    pub fn enrol_config_for(pins: &[CaPin], clock: &SharedClock) -> Result<Arc<rustls::ClientConfig>, IdentityError> {
+        tls::enrol_client(pins, clock)
+    }
+
+    /// What the hub's answer to `Enrol` with a join token makes of the agent.
     pub fn enrolled(
         token: &JoinToken,
+        key: &AgentKey,
+        answer: &IssuedCertificate,
+        clock: &SharedClock,
+    ) -> Result<Self, IdentityError> {
+        Self::enrolled_by(EnrolledBy::JoinToken(token.id), &token.hub, key, answer, clock)
+    }
+
+    /// What the hub's answer to `Enrol` makes of the agent. `hub` is where it listens for tunnels, `host:port`.
+    pub fn enrolled_by(
+        by: EnrolledBy,
+        hub: &str,
         key: &AgentKey,
         answer: &IssuedCertificate,
         clock: &SharedClock,
@@ -136,13 +157,13 @@ impl EnrolledAgent {
         let bundle = JoinBundle {
             version: JoinBundle::VERSION,
             cluster: identity.cluster,
-            hub: token.hub.clone(),
+            hub: hub.to_owned(),
             hub_server_name: HUB_SERVER_NAME.to_owned(),
             ca_pem: String::new(),
             certificate_pem: String::new(),
             key_pem: Secret::new(""),
         };
-        let beginning = Self { bundle, token: token.id, obtained_unix: 0, lifetime: Duration::ZERO };
+        let beginning = Self { bundle, by, obtained_unix: 0, lifetime: Duration::ZERO };
         beginning.renewed(key, answer, clock)
     }
 
@@ -169,7 +190,7 @@ impl EnrolledAgent {
                 key_pem: key.to_pem(),
                 ..self.bundle.clone()
             },
-            token: self.token,
+            by: self.by,
             obtained_unix: now,
             lifetime: Duration::from_secs(answer.lifetime_seconds),
         };
@@ -186,6 +207,45 @@ impl EnrolledAgent {
     }
 }
 
+// === EnrolledBy ===
+
+/// With what an agent enrolled. Nothing secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EnrolledBy {
+    /// A join token.
+    JoinToken(TokenId),
+    /// A token of a ServiceAccount.
+    ServiceAccount,
+}
+
+/// Stands in the file where else the id of a join token does.
+const BY_ACCOUNT: &str = "service-account";
+
+impl EnrolledBy {
+    /// Reads what it prints.
+    fn parse(text: &str) -> Option<Self> {
+        if text == BY_ACCOUNT { Some(Self::ServiceAccount) } else { TokenId::parse(text).map(Self::JoinToken) }
+    }
+
+    /// The join token, if it was one.
+    #[must_use]
+    pub fn token(self) -> Option<TokenId> {
+        match self {
+            Self::JoinToken(id) => Some(id),
+            Self::ServiceAccount => None,
+        }
+    }
+}
+
+impl fmt::Display for EnrolledBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::JoinToken(id) => fmt::Display::fmt(id, f),
+            Self::ServiceAccount => f.write_str(BY_ACCOUNT),
+        }
+    }
+}
+
 // === IdentityFile ===
 
 /// The format of the file.
@@ -193,6 +253,7 @@ impl EnrolledAgent {
 #[serde(deny_unknown_fields)]
 struct IdentityFile {
     version: u32,
+    /// The id of the join token, or that it was a ServiceAccount.
     token: String,
     obtained: i64,
     lifetime: u64,
@@ -205,7 +266,7 @@ impl From<&EnrolledAgent> for IdentityFile {
     fn from(agent: &EnrolledAgent) -> Self {
         Self {
             version: VERSION,
-            token: agent.token.to_string(),
+            token: agent.by.to_string(),
             obtained: agent.obtained_unix,
             lifetime: agent.lifetime.as_secs(),
             identity: BundleFile::from(&agent.bundle),
@@ -218,9 +279,9 @@ impl IdentityFile {
         if self.version != VERSION {
             return Err(IdentityError::BundleInvalid(format!("its version is {}", self.version)));
         }
-        let token = TokenId::parse(&self.token);
+        let by = EnrolledBy::parse(&self.token);
         Ok(EnrolledAgent {
-            token: token.ok_or_else(|| IdentityError::BundleInvalid("its token is none".to_owned()))?,
+            by: by.ok_or_else(|| IdentityError::BundleInvalid("its token is none".to_owned()))?,
             obtained_unix: self.obtained,
             lifetime: Duration::from_secs(self.lifetime),
             bundle: self.identity.into_bundle(now)?,

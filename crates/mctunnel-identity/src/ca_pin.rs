@@ -1,9 +1,9 @@
 //! The pin of a CA: the SHA-256 of its key. It names a CA in join tokens and in records, and is all an agent needs to know one.
 
-use crate::certificate;
+use crate::{IdentityError, certificate};
 use rustls_pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
-use std::fmt;
+use std::{fmt, fs, path::Path};
 
 /// SHA-256 of a CA's SubjectPublicKeyInfo.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,6 +13,14 @@ impl CaPin {
     /// The pin of a certificate's key; `Err` says why it is not a certificate.
     pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, String> {
         Ok(Self::of_spki(certificate::parse(certificate)?.public_key().raw))
+    }
+
+    /// The pins of the CAs in a PEM file, at least one: any of them may be the hub's. What is not a CA is refused.
+    pub fn read(path: &Path) -> Result<Vec<Self>, IdentityError> {
+        let text = fs::read_to_string(path).map_err(IdentityError::file("read", path))?;
+        let unusable = |reason: String| IdentityError::HubCaUnusable { path: path.to_owned(), reason };
+        let authorities = certificate::authorities_from_pem(&text).map_err(unusable)?;
+        authorities.iter().map(|authority| Self::of(authority).map_err(unusable)).collect()
     }
 
     pub(crate) fn of_spki(spki: &[u8]) -> Self {

@@ -20,6 +20,17 @@ pub(crate) fn from_pem(pem: &str) -> Result<Vec<CertificateDer<'static>>, String
     Ok(certificates)
 }
 
+/// As [`from_pem`], for CAs: what is not one is refused.
+pub(crate) fn authorities_from_pem(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let authorities = from_pem(pem)?;
+    for authority in &authorities {
+        if !parse(authority)?.is_ca() {
+            return Err("it has a certificate that is not of a CA".to_owned());
+        }
+    }
+    Ok(authorities)
+}
+
 /// A certificate as PEM text.
 pub(crate) fn to_pem(certificate: &CertificateDer<'_>) -> String {
     let encoded = STANDARD.encode(certificate);

@@ -7,7 +7,7 @@ mod record;
 pub use record::{ClusterRecord, RecordedCertificate};
 
 use crate::{
-    CaPin, ClusterLedger, EnrolError, IdentityError,
+    CaPin, ClusterLedger, EnrolError, FindCluster, IdentityError, ServiceAccount,
     clock::{SharedClock, SystemClock},
     file_lock,
     private_file::{self, IfExists},
@@ -97,7 +97,27 @@ impl ClusterFiles {
         self.write(cluster, &record)
     }
 
-    /// Revokes a cluster: no certificate and no join token that it has counts from now on. It stays known.
+    /// Lets a ServiceAccount of the hub's own cluster vouch for the agent of the cluster, which is added if it is not there. It takes
+    /// the place of the account that could before.
+    ///
+    /// One account vouches for one cluster: so the cluster follows from the account, and an agent has no say in it.
+    pub fn allow_service_account(&self, cluster: &ClusterName, account: &ServiceAccount) -> Result<(), IdentityError> {
+        let _lock = self.lock()?;
+        // Also of those that cannot be read: it cannot be said for whom they are.
+        let of_another =
+            |(other, record): &&(ClusterName, RecordFile)| other != cluster && record.is_vouched_for_by(account);
+        if let Some((other, _)) = self.records()?.iter().find(of_another) {
+            return Err(IdentityError::AccountTaken { account: account.clone(), cluster: other.clone() });
+        }
+        let mut record = match self.find(cluster)? {
+            Some(record) => record,
+            None => RecordFile::new(cluster, self.clock.unix_now())?,
+        };
+        record.let_vouch(account)?;
+        self.write(cluster, &record)
+    }
+
+    /// Revokes a cluster: no certificate, no join token and no ServiceAccount that it has counts from now on. It stays known.
     pub fn revoke(&self, cluster: &ClusterName) -> Result<(), IdentityError> {
         let _lock = self.lock()?;
         let Some(mut record) = self.find(cluster)? else {
@@ -172,22 +192,31 @@ impl ClusterFiles {
     }
 
     fn records(&self) -> Result<Vec<(ClusterName, RecordFile)>, IdentityError> {
+        let mut records = Vec::new();
+        for cluster in self.names()? {
+            let record = self.record(&cluster)?;
+            records.push((cluster, record));
+        }
+        Ok(records)
+    }
+
+    /// The names of the clusters that have a record, sorted.
+    fn names(&self) -> Result<Vec<ClusterName>, IdentityError> {
         let unreadable = || IdentityError::file("read", &self.dir);
         let entries = match fs::read_dir(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(unreadable())?,
         };
-        let mut records = Vec::new();
+        let mut names = Vec::new();
         for entry in entries {
             let name = entry.map_err(unreadable())?.file_name();
             let stem = name.to_str().and_then(|name| name.strip_suffix(".json"));
             if let Some(Ok(cluster)) = stem.map(ClusterName::parse) {
-                let record = self.record(&cluster)?;
-                records.push((cluster, record));
+                names.push(cluster);
             }
         }
-        records.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(records)
+        names.sort();
+        Ok(names)
     }
 
     fn find(&self, cluster: &ClusterName) -> Result<Option<RecordFile>, IdentityError> {
@@ -202,7 +231,7 @@ impl ClusterFiles {
         let path = self.path(cluster);
         let text = fs::read_to_string(&path).map_err(IdentityError::file("read", &path))?;
         let invalid = |reason| IdentityError::ClusterRecordInvalid { path: path.clone(), reason };
-        let record = RecordFile::parse(&text).map_err(|e| invalid(e.to_string()))?;
+        let record = RecordFile::parse(&text).map_err(invalid)?;
         if record.cluster != cluster.as_str() {
             return Err(invalid("it is of another cluster".to_owned()));
         }
@@ -246,6 +275,27 @@ impl Clusters for ClusterFiles {
 
     async fn labels(&self, cluster: &ClusterName) -> Labels {
         self.record(cluster).map(|record| record.labels).unwrap_or_default()
+    }
+}
+
+impl FindCluster for ClusterFiles {
+    fn vouched_for_by(&self, account: &ServiceAccount) -> Result<Option<(ClusterName, String)>, IdentityError> {
+        let mut found = None;
+        for cluster in self.names()? {
+            let record = match self.find(&cluster) {
+                // A damaged record lets nobody vouch for its own cluster, and is nothing to the others.
+                Ok(None) | Err(IdentityError::ClusterRecordInvalid { .. }) => continue,
+                record => record?,
+            };
+            let Some(record) = record.filter(|record| record.is_vouched_for_by(account)) else { continue };
+            if found.is_some() {
+                // Somebody wrote the files by hand.
+                return Ok(None);
+            }
+            found = Some((cluster, record));
+        }
+        let counts = |record: &RecordFile| record.revoked.is_none() && !record.epoch.is_empty();
+        Ok(found.filter(|(_, record)| counts(record)).map(|(cluster, record)| (cluster, record.epoch)))
     }
 }
 

@@ -5,12 +5,12 @@ mod error;
 mod evidence;
 pub mod wire;
 
-pub use error::{EnrolError, RefusalKind};
+pub use error::{EnrolError, RefusalKind, Why};
 pub use evidence::{DynEnrolEvidence, EnrolEvidence, Presented, SharedEvidence, TokenEvidence, Vouched, VouchedFor};
 
 use crate::{
-    AgentIdentity, CaPin, HubAuthority, IdentityError, JoinTokens, RecordedCertificate, authority::SignedAgent,
-    clock::DAY, csr::AgentCsr,
+    AgentIdentity, CaPin, HubAuthority, IdentityError, JoinTokens, RecordedCertificate, ServiceAccount,
+    authority::SignedAgent, clock::DAY, csr::AgentCsr,
 };
 use mctunnel_core::ClusterName;
 use rustls_pki_types::CertificateDer;
@@ -37,6 +37,15 @@ pub trait ClusterLedger: fmt::Debug + Send + Sync + 'static {
 
     /// Whether a certificate of that CA may still be in use.
     fn depends_on(&self, authority: &CaPin) -> Result<bool, IdentityError>;
+}
+
+/// Finds the cluster that a ServiceAccount of the hub's own Kubernetes may vouch for.
+///
+/// Obligations: 1. an account that nobody recorded finds nothing; 2. nor does one whose cluster was revoked since it was recorded;
+/// 3. an account finds one cluster or none; 4. what cannot be looked up is an error, never an answer.
+pub trait FindCluster: fmt::Debug + Send + Sync + 'static {
+    /// The cluster, and the epoch it is in.
+    fn vouched_for_by(&self, account: &ServiceAccount) -> Result<Option<(ClusterName, String)>, IdentityError>;
 }
 
 // === Enrolment ===

@@ -1,6 +1,6 @@
 //! What can go wrong with certificates, bundles and the files that hold them. Each situation has a stable code and a remedy.
 
-use crate::TokenId;
+use crate::{ServiceAccount, TokenId};
 use mctunnel_core::{ClusterName, ErrorCode};
 use std::{
     io,
@@ -91,6 +91,22 @@ pub enum IdentityError {
     /// The record of a cluster is damaged.
     #[error("{} is not a cluster's record: {reason}", path.display())]
     ClusterRecordInvalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The account vouches for another cluster.
+    #[error("ServiceAccount {account} vouches for cluster {cluster} already")]
+    AccountTaken {
+        /// The account.
+        account: ServiceAccount,
+        /// For which cluster.
+        cluster: ClusterName,
+    },
+    /// The file with the CA of the hub cannot be used.
+    #[error("{} cannot be used to know the hub by: {reason}", path.display())]
+    HubCaUnusable {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
@@ -195,7 +211,9 @@ impl IdentityError {
                 "write it anew with 'mctunnel cluster add NAME --reissue', or delete the file",
             ),
             Self::Crypto { .. } => ("MCT-IDENTITY-CRYPTO", "report this with the log"),
-            Self::TokenInvalid(_)
+            Self::AccountTaken { .. }
+            | Self::HubCaUnusable { .. }
+            | Self::TokenInvalid(_)
             | Self::TokenNotThere(_)
             | Self::TokenRecordInvalid { .. }
             | Self::StoreInvalid { .. }
@@ -209,6 +227,14 @@ impl IdentityError {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the others are in `code`, which names every variant")]
     fn code_of_enrolment(&self) -> ErrorCode {
         let (code, remedy) = match self {
+            Self::AccountTaken { .. } => (
+                "MCT-IDENTITY-ACCOUNT-TAKEN",
+                "use a ServiceAccount for each cluster; 'mctunnel cluster revoke NAME' takes it from the other, with all it has",
+            ),
+            Self::HubCaUnusable { .. } => (
+                "MCT-IDENTITY-HUB-CA",
+                "give what 'mctunnel ca show' prints at the hub, which is pki/ca.pem of its data directory",
+            ),
             Self::TokenInvalid(_) => (
                 "MCT-IDENTITY-TOKEN-INVALID",
                 "copy the whole token as 'mctunnel join-token create' printed it, or make a new one",

@@ -67,6 +67,7 @@ pub mod join_bundle;
 pub mod join_token;
 pub mod join_tokens;
 pub mod own_certificate;
+pub mod service_account;
 
 mod certificate;
 mod csr;
@@ -76,15 +77,16 @@ mod tls;
 
 pub use agent_identity::AgentIdentity;
 pub use agent_key::AgentKey;
-pub use agent_store::{AgentStore, EnrolledAgent};
+pub use agent_store::{AgentStore, EnrolledAgent, EnrolledBy};
 pub use authority::{HUB_SERVER_NAME, HubAuthority, IssuedAgent, Rotation};
 pub use ca_pin::CaPin;
 pub use clock::{Clock, SharedClock, SystemClock};
 pub use cluster_files::{ClusterFiles, ClusterRecord, RecordedCertificate};
-pub use enrolment::{ClusterLedger, EnrolError, EnrolEvidence, Enrolment};
+pub use enrolment::{ClusterLedger, EnrolError, EnrolEvidence, Enrolment, FindCluster};
 pub use error::IdentityError;
 pub use join_bundle::JoinBundle;
 pub use join_token::{JoinToken, TokenId, TokenSecret};
 pub use join_tokens::{JoinTokenFiles, JoinTokenRecord, JoinTokens, NewJoinToken};
 pub use own_certificate::OwnCertificate;
+pub use service_account::ServiceAccount;
 pub use tls::ENROL_ALPN;

@@ -137,10 +137,10 @@ pub(crate) fn client(
     Ok(Arc::new(config))
 }
 
-/// The side of an agent that has no certificate yet: the hub must show a chain to a CA with this pin.
-pub(crate) fn enrol_client(pin: CaPin, clock: &SharedClock) -> Result<Arc<ClientConfig>, IdentityError> {
+/// The side of an agent that has no certificate yet: the hub must show a chain to a CA with one of these pins.
+pub(crate) fn enrol_client(pins: &[CaPin], clock: &SharedClock) -> Result<Arc<ClientConfig>, IdentityError> {
     let provider = provider();
-    let verifier = pinned::PinnedCa::new(pin, Arc::clone(&provider));
+    let verifier = pinned::PinnedCa::new(pins.to_vec(), Arc::clone(&provider));
     let mut config = ClientConfig::builder_with_details(provider, Arc::new(TlsClock(Arc::clone(clock))))
         .with_protocol_versions(&[&TLS13])
         .map_err(IdentityError::crypto("offer TLS 1.3"))?

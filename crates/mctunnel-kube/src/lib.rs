@@ -15,6 +15,7 @@
 //! | How is it: nodes, capacity, served APIs? | [`cluster_state`] |
 //! | Which services may be reached? | [`ServiceAllowList`], and [`SharedAllowList`] for a file that changes |
 //! | Whose is a token? | `ClusterTokenReview`, with the feature `token-review`: the hub's side |
+//! | For which agent does a ServiceAccount vouch? | `ServiceAccountEvidence`, the same |
 
 pub mod access;
 pub mod address;
@@ -27,6 +28,8 @@ pub mod locator;
 pub mod logs;
 pub mod resolve;
 pub mod service;
+#[cfg(feature = "token-review")]
+pub mod service_account_evidence;
 pub mod service_allow;
 pub mod service_tls;
 #[cfg(feature = "token-review")]
@@ -47,6 +50,8 @@ pub use error::KubeError;
 pub use locator::{KubeLocator, LocatorConfig, Namespaces};
 pub use resolve::{Resolve, Resolving, SystemResolver};
 pub use service::ServiceName;
+#[cfg(feature = "token-review")]
+pub use service_account_evidence::ServiceAccountEvidence;
 pub use service_allow::{InvalidServiceRule, ServiceAllowList};
 pub use service_tls::ServiceTls;
 #[cfg(feature = "token-review")]

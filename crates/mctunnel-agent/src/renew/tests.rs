@@ -39,6 +39,7 @@ struct Office {
     /// When renewals were asked for, in seconds since the beginning.
     asked: Mutex<Vec<i64>>,
     happened: Mutex<Vec<Happening>>,
+    refused: Notify,
 }
 
 impl Office {
@@ -63,7 +64,7 @@ impl Office {
         let (issued, _) = enrolment.enrol(request).await.unwrap();
         let agent = EnrolledAgent::enrolled(&token, &key, &issued.answer, &shared).unwrap();
         let (asked, happened) = (Mutex::default(), Mutex::default());
-        (Self { clock, clusters, enrolment, _dir: dir, asked, happened }, agent)
+        (Self { clock, clusters, enrolment, _dir: dir, asked, happened, refused: Notify::new() }, agent)
     }
 
     /// As the hub does it, without the network.
@@ -90,7 +91,7 @@ impl Office {
             async { renewed }
         };
         let observe = |happening: &Happening| self.happened.lock().push(happening.clone());
-        let keeping = keep_renewed(&*self.clock, agent, renew, observe);
+        let keeping = keep_renewed(&*self.clock, agent, &self.refused, renew, observe);
         let _ = tokio::time::timeout(Duration::from_secs(hours * 3600), keeping).await;
     }
 
@@ -159,6 +160,24 @@ async fn a_clock_that_is_set_is_noticed() {
     assert!((600..=661).contains(&asked[0]), "{asked:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_certificate_that_was_refused_is_not_held_on_to_and_nobody_asks_in_a_loop() {
+    let (office, agent) = Office::open().await;
+    // Each attempt at a tunnel is refused, and says so.
+    let refuse = async {
+        for _ in 0..3600 {
+            office.refused.notify_one();
+            // tidy: sleep because the clock is paused
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::join!(office.run(agent, 1, |attempt| attempt == 20), refuse);
+    let asked = office.asked.lock().clone();
+    assert!(asked[0] < 2, "not only when it is due: {asked:?}");
+    let pauses = asked.windows(2).map(|pair| pair[1] - pair[0]);
+    assert!(pauses.clone().all(|pause| pause >= 224) && asked.len() >= 9, "{asked:?}");
+}
+
 #[test]
 fn short_lives_are_asked_for_again_soon() {
     let pause = |seconds, random| {
@@ -171,8 +190,8 @@ fn short_lives_are_asked_for_again_soon() {
             certificate_pem: String::new(),
             key_pem: mctunnel_core::Secret::new(""),
         };
-        let token = mctunnel_identity::TokenId::parse("0123456789abcdef").unwrap();
-        let agent = EnrolledAgent { bundle, token, obtained_unix: 0, lifetime: Duration::from_secs(seconds) };
+        let by = mctunnel_identity::EnrolledBy::ServiceAccount;
+        let agent = EnrolledAgent { bundle, by, obtained_unix: 0, lifetime: Duration::from_secs(seconds) };
         pause_after_failure(&agent, random).as_millis()
     };
     assert_eq!((pause(5, 0.0), pause(5, 1.0)), (750, 1250));

@@ -150,6 +150,7 @@ impl TokenSource for Secret {
 #[derive(Debug)]
 pub struct TokenFile {
     path: PathBuf,
+    fresh: Duration,
     read: Mutex<Option<(Instant, Secret)>>,
 }
 
@@ -159,7 +160,12 @@ impl TokenFile {
 
     /// The token in this file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), read: Mutex::new(None) }
+        Self { path: path.into(), fresh: Self::FRESH, read: Mutex::new(None) }
+    }
+
+    /// The same, but the file is read each time: for who asks seldom.
+    pub fn read_each_time(path: impl Into<PathBuf>) -> Self {
+        Self { fresh: Duration::ZERO, ..Self::new(path) }
     }
 }
 
@@ -167,7 +173,7 @@ impl TokenSource for TokenFile {
     fn token(&self) -> Result<Secret, String> {
         let mut read = self.read.lock();
         if let Some((since, token)) = &*read
-            && since.elapsed() < Self::FRESH
+            && since.elapsed() < self.fresh
         {
             return Ok(token.clone());
         }

@@ -24,6 +24,20 @@ pub enum Review {
     Authenticated(ReviewedUser),
 }
 
+impl Review {
+    /// The user of a token that counts and is for one of these audiences; `Err` says why there is none.
+    pub fn of_audience(&self, ours: &[String]) -> Result<&ReviewedUser, &'static str> {
+        let Self::Authenticated(reviewed) = self else {
+            return Err("the cluster does not know the token, or it is not for this hub");
+        };
+        // A cluster that does not understand audiences says nothing of them, and then nothing is known.
+        if !reviewed.audiences.iter().any(|one| ours.contains(one)) {
+            return Err("the token is not for this hub");
+        }
+        Ok(reviewed)
+    }
+}
+
 /// A user as the cluster knows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReviewedUser {

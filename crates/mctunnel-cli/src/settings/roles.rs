@@ -1,15 +1,12 @@
 //! The settings of each role as the rest of the program uses them: typed and checked.
 
-use super::{ConfigError, congestion::congestion_control, effective::Effective, reports::ReportSettings};
+use super::{ConfigError, JoinBy, congestion::congestion_control, effective::Effective, reports::ReportSettings};
 use crate::{
     audit_sinks::{AuditSettings, AuditTo, WebhookSettings},
     report_sinks::SinkSettings,
-    trust::{Files, UnclearTrust},
+    trust::{self, Files, UnclearTrust},
 };
-use mctunnel::{
-    AllowList, Host, ProxySettings, Secret, core::target::Label, identity::OwnCertificate, report::Retention,
-    tunnel::CongestionControl,
-};
+use mctunnel::{AllowList, Host, ProxySettings, core::target::Label, report::Retention, tunnel::CongestionControl};
 use mctunnel_audit::OnFull;
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 use tracing_subscriber::EnvFilter;
@@ -75,6 +72,8 @@ pub(crate) struct HubSettings {
     pub(crate) hub_names: Vec<String>,
     pub(crate) agent_cert_ttl: Duration,
     pub(crate) agent_ca: Option<PathBuf>,
+    /// For whom tokens of ServiceAccounts must be that vouch for agents; without any, none do.
+    pub(crate) enrol_audiences: Vec<String>,
     pub(crate) tunnel_wait: Duration,
     pub(crate) reuse_port: bool,
     /// What clusters are offered.
@@ -108,7 +107,9 @@ impl TrustSettings {
             (None, Some(_)) => half("--policy", "--auth-config")?,
             // What is asked for and would not be done is an error, and not silence.
             (None, None) if next.is_some() => half("--shadow-policy", "--policy")?,
-            (None, None) if kubeconfig.is_some() => half("--review-kubeconfig", "--auth-config")?,
+            (None, None) if kubeconfig.is_some() && effective.texts("enrol_audience").is_empty() => {
+                half("--review-kubeconfig", "--auth-config or --enrol-audience")?
+            }
             (None, None) => None,
         };
         let insecure_no_auth = effective.switch("insecure_no_auth")?;
@@ -141,6 +142,7 @@ impl HubSettings {
             hub_names: effective.texts("hub_name").to_vec(),
             agent_cert_ttl: agent_cert_ttl(effective)?,
             agent_ca: effective.path("agent_ca"),
+            enrol_audiences: enrol_audiences(effective)?,
             tunnel_wait: effective.duration("tunnel_wait")?,
             congestion_control: congestion_control(effective)?,
             reuse_port: effective.switch("reuse_port")?,
@@ -189,6 +191,12 @@ impl HubSettings {
         let ways: Vec<String> = self.ways_in().map(|(flag, address)| format!("{flag} {address}")).collect();
         if ways.is_empty() { Ok(()) } else { Err(UnclearTrust::Nobody { ways: ways.join(", ") }) }
     }
+
+    /// Who is to take tokens of ServiceAccounts has a cluster to ask about them. Asked before anything is started.
+    pub(crate) fn has_a_cluster_to_ask(&self) -> Result<(), UnclearTrust> {
+        let is_needed = !self.enrol_audiences.is_empty();
+        if is_needed && !trust::has_a_cluster(&self.trust) { Err(UnclearTrust::NoCluster) } else { Ok(()) }
+    }
 }
 
 /// What an agent is told.
@@ -207,47 +215,6 @@ pub(crate) struct AgentSettings {
     pub(crate) proxy: ProxySettings,
     pub(crate) cluster: ClusterSettings,
     pub(crate) congestion_control: CongestionControl,
-}
-
-/// How an agent comes to its identity.
-#[derive(Debug)]
-pub(crate) enum JoinBy {
-    /// By a join bundle.
-    Bundle(PathBuf),
-    /// By enrolling, or by what it kept when it did.
-    Enrolment { data_dir: PathBuf, token: Option<Secret>, token_file: Option<PathBuf> },
-    /// By files of the operator's own CA.
-    Own(OwnCertificate),
-}
-
-impl JoinBy {
-    fn read(effective: &Effective) -> Result<Self, ConfigError> {
-        let token = effective.text("join_token").map(Secret::new);
-        let token_file = effective.path("join_token_file");
-        let by_token =
-            if token.is_some() { Some("join_token") } else { token_file.is_some().then_some("join_token_file") };
-        let ways =
-            [effective.text("join").map(|_| "join"), by_token, effective.text("certificate").map(|_| "certificate")];
-        let given: Vec<_> = ways.into_iter().flatten().collect();
-        if let [first, second, ..] = given.as_slice() {
-            let problem = format!("{} is given, too; one of them says who the agent is", effective.name_of(first));
-            return Err(effective.bad_value(second, problem));
-        }
-        match (given.first(), effective.path("data_dir")) {
-            (Some(&"join"), _) => Ok(Self::Bundle(effective.required("join")?.into())),
-            (Some(&"certificate"), _) => Ok(Self::Own(OwnCertificate {
-                certificate: effective.required("certificate")?.into(),
-                key: effective.required("key")?.into(),
-                hub_ca: effective.required("hub_ca")?.into(),
-                hub: effective.required("hub")?.to_owned(),
-            })),
-            (_, Some(data_dir)) => Ok(Self::Enrolment { data_dir, token, token_file }),
-            (Some(_), None) => {
-                Err(ConfigError::Missing { flag: "--data-dir, for what the agent gets for its token,".to_owned() })
-            }
-            (None, None) => Err(ConfigError::Missing { flag: "--join-token with --data-dir, or --join,".to_owned() }),
-        }
-    }
 }
 
 fn audit_settings(effective: &Effective, has_policy: bool) -> anyhow::Result<AuditSettings> {
@@ -296,6 +263,15 @@ fn agent_cert_ttl(effective: &Effective) -> Result<Duration, ConfigError> {
         return Err(effective.bad_value("agent_cert_ttl", "a certificate lives for at least 1s"));
     }
     Ok(life)
+}
+
+/// An audience without a name would be anybody's.
+fn enrol_audiences(effective: &Effective) -> Result<Vec<String>, ConfigError> {
+    let audiences = effective.texts("enrol_audience");
+    if audiences.iter().any(|audience| audience.trim().is_empty()) {
+        return Err(effective.bad_value("enrol_audience", "an audience has a name, such as mctunnel-enrol"));
+    }
+    Ok(audiences.to_vec())
 }
 
 /// Which service of the hub is reached where.

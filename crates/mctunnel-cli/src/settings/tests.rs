@@ -193,6 +193,8 @@ fn t16_clients_are_asked_or_there_are_none_or_the_machine_is_alone() {
     assert_eq!(trusted(&["--policy", "p"]), unclear());
     assert_eq!(trusted(&["--shadow-policy", "p"]), unclear());
     assert_eq!(trusted(&["--review-kubeconfig", "k"]), unclear());
+    assert_eq!(trusted(&with(&off, &["--review-kubeconfig", "k", "--enrol-audience", "a"])), Ok(()));
+    assert_eq!(trusted(&["--review-kubeconfig", "k", "--enrol-audience", "a"]), nobody(), "it is about agents");
     assert_eq!(trusted(&["--auth-config", "a", "--policy", "p", "--insecure-no-auth"]), unclear());
     assert_eq!(trusted(&with(&here, &["--insecure-no-auth"])), Ok(()));
     assert_eq!(trusted(&["--insecure-no-auth"]), unclear(), "the gateway is on all addresses unless told otherwise");
@@ -258,6 +260,23 @@ fn no_error_shows_the_proxy_or_a_line_of_the_file() {
     ] {
         let error = file::<AgentRole>(text).expect_err(text);
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+    }
+}
+
+#[test]
+fn t29_an_audience_has_a_name() {
+    let audiences = |file: &str, variables: &[(&str, &str)], words: &[&str]| {
+        let words = [&["--data-dir", "d"], words].concat();
+        HubSettings::read(&merged::<HubRole>(file, variables, &words)).map(|(_, settings)| settings.enrol_audiences)
+    };
+    assert_eq!(audiences("", &[], &[]).expect("good"), Vec::<String>::new());
+    let both = ["a".to_owned(), "b".to_owned()];
+    assert_eq!(audiences("", &[], &["--enrol-audience", "a", "--enrol-audience", "b"]).expect("good"), both);
+    assert_eq!(audiences("", &[("MCTUNNEL_ENROL_AUDIENCE", "a, b")], &[]).expect("good"), both);
+    assert_eq!(audiences("enrol_audience: [a, b]", &[], &[]).expect("good"), both);
+    for bad in ["", " "] {
+        let error = audiences("", &[], &["--enrol-audience", "a", "--enrol-audience", bad]).expect_err("no name");
+        assert!(error.to_string().starts_with("--enrol-audience: "), "{error}");
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
 use tempfile::TempDir;
 
 /// Options about who comes in, what they may do, and where it is written down. Each has a check below.
-const ABOUT_TRUST: [(&str, Check); 16] = [
+const ABOUT_TRUST: [(&str, Check); 17] = [
     ("auth-config", auth_config),
     ("policy", policy),
     ("shadow-policy", shadow_policy),
@@ -30,6 +30,7 @@ const ABOUT_TRUST: [(&str, Check); 16] = [
     ("gateway-plain", gateway_plain),
     ("agent-ca", agent_ca),
     ("agent-cert-ttl", agent_cert_ttl),
+    ("enrol-audience", enrol_audience),
     ("services", services),
 ];
 
@@ -275,6 +276,16 @@ fn agent_cert_ttl(way: Way) {
     let place = Place::new();
     let refused = place.refused(way, &[("agent-cert-ttl", "0s")], &["--insecure-no-auth"]);
     assert_refused(&refused, "MCT-CONFIG-BAD-VALUE");
+}
+
+fn enrol_audience(way: Way) {
+    let place = Place::new();
+    let options = [("enrol-audience", "mctunnel-enrol")];
+    assert_refused(&place.refused(way, &options, &["--insecure-no-auth"]), "MCT-HUB-NO-CLUSTER");
+    assert!(!place.path("data").exists(), "nothing was begun");
+    let flags = ["--insecure-no-auth", "--review-kubeconfig", "/no/such/kubeconfig"];
+    let refused = place.refused(way, &options, &flags);
+    assert!(refused.status == Some(1) && refused.err.contains("/no/such/kubeconfig"), "{refused:?}");
 }
 
 fn services(way: Way) {

@@ -259,6 +259,19 @@ fn what_makes_no_sense_is_refused() {
             "error[MCT-CONFIG-BAD-VALUE]: --join-token: ",
         ),
         (&["agent", "--certificate", "x"], "error[MCT-CONFIG-MISSING]: --key"),
+        (&["agent", "--enrol-service-account-token", "x"], "error[MCT-CONFIG-MISSING]: --data-dir"),
+        (
+            &["agent", "--enrol-service-account-token", "x", "--data-dir", "z", "--hub", "h:1"],
+            "error[MCT-CONFIG-MISSING]: --hub-ca",
+        ),
+        (
+            &["agent", "--enrol-service-account-token", "x", "--data-dir", "z", "--hub-ca", "c"],
+            "error[MCT-CONFIG-MISSING]: --hub is",
+        ),
+        (
+            &["agent", "--enrol-service-account-token", "x", "--join-token", "y", "--data-dir", "z"],
+            "error[MCT-CONFIG-BAD-VALUE]: --enrol-service-account-token: ",
+        ),
         (&["hub", "--data-dir", "d", "--agent-cert-ttl", "0s"], "error[MCT-CONFIG-BAD-VALUE]: --agent-cert-ttl: "),
     ] {
         let wrong = run(arguments);

@@ -22,3 +22,4 @@ mod report_rig;
 mod report_sinks;
 mod rig;
 mod secrets;
+mod service_accounts;

@@ -1,6 +1,6 @@
 //! What is known of one cluster: as others see it, and as its file holds it. It knows no paths.
 
-use crate::{CaPin, IdentityError, ca_pin::to_hex, tls};
+use crate::{CaPin, IdentityError, ServiceAccount, ca_pin::to_hex, tls};
 use mctunnel_core::{ClusterName, clusters::Renewed};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,6 +24,8 @@ pub struct ClusterRecord {
     pub revoked_unix: Option<i64>,
     /// Whether certificates of the operator's own CA may stand for it.
     pub own_ca: bool,
+    /// The ServiceAccount of the hub's own cluster that may vouch for its agent.
+    pub service_account: Option<ServiceAccount>,
     /// What its join token said about it.
     pub labels: BTreeMap<String, String>,
 }
@@ -58,6 +60,9 @@ pub(super) struct RecordFile {
     pub(super) revoked: Option<i64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) own_ca: bool,
+    /// `namespace/name`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    service_account: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) labels: BTreeMap<String, String>,
 }
@@ -85,12 +90,18 @@ impl RecordFile {
             certificates: Vec::new(),
             revoked: None,
             own_ca: false,
+            service_account: None,
             labels: BTreeMap::new(),
         })
     }
 
-    pub(super) fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
+    /// `Err` says what is wrong with the text.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let record: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if record.service_account.as_deref().is_some_and(|account| ServiceAccount::parse(account).is_none()) {
+            return Err("its service account is none".to_owned());
+        }
+        Ok(record)
     }
 
     pub(super) fn to_json(&self) -> String {
@@ -108,12 +119,18 @@ impl RecordFile {
             added_unix: self.added,
             revoked_unix: self.revoked,
             own_ca: self.own_ca,
+            service_account: self.service_account.as_deref().and_then(ServiceAccount::parse),
             labels: self.labels.clone(),
         }
     }
 
     pub(super) fn admits(&self, serial: &str) -> bool {
         self.serials.iter().any(|listed| listed == serial) || self.certificates.iter().any(|line| line.serial == serial)
+    }
+
+    /// Whether the account may vouch for the cluster.
+    pub(super) fn is_vouched_for_by(&self, account: &ServiceAccount) -> bool {
+        self.service_account.as_deref().and_then(ServiceAccount::parse).as_ref() == Some(account)
     }
 
     pub(super) fn successor(&self, serial: &str) -> Option<Renewed> {
@@ -163,10 +180,22 @@ impl RecordFile {
         });
     }
 
+    /// Lets the account vouch for the cluster, in place of the one before.
+    pub(super) fn let_vouch(&mut self, account: &ServiceAccount) -> Result<(), IdentityError> {
+        if self.epoch.is_empty() {
+            // A record of an earlier version.
+            self.epoch = new_epoch()?;
+        }
+        self.service_account = Some(account.to_string());
+        self.revoked = None;
+        Ok(())
+    }
+
     /// From now on nothing that was issued or promised before counts.
     pub(super) fn revoke(&mut self, now: i64) -> Result<(), IdentityError> {
         self.begin_anew()?;
         self.own_ca = false;
+        self.service_account = None;
         self.revoked = Some(now);
         Ok(())
     }

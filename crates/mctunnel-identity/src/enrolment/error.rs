@@ -20,7 +20,7 @@ pub enum EnrolError {
     #[error("the join token was revoked")]
     TokenRevoked,
     /// The request is for another cluster than its evidence.
-    #[error("the join token is for another cluster than the request")]
+    #[error("the evidence is for another cluster than the request")]
     TokenOfAnotherCluster,
     /// The cluster was revoked or removed since the token was made or the certificate was issued.
     #[error("cluster {0} was revoked or removed")]
@@ -44,14 +44,25 @@ pub enum EnrolError {
     #[error("this hub takes no such evidence")]
     EvidenceNotTaken,
     /// Whoever had to be asked about the evidence gave no answer.
-    #[error("the evidence could not be checked: {0}")]
-    EvidenceUnchecked(String),
+    #[error("the evidence could not be checked just now")]
+    EvidenceUnchecked(#[source] Why),
     /// The evidence does not count.
-    #[error("the evidence is refused: {0}")]
-    EvidenceRefused(String),
+    #[error("the evidence does not count here")]
+    EvidenceRefused(#[source] Why),
     /// The hub could not sign, or not write down what it signed.
     #[error("the hub could not issue a certificate")]
     Hub(#[from] IdentityError),
+}
+
+/// Why, for the hub's own log: the asker, who may be a stranger, is not told. Nothing secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Why(String);
+
+impl<T: Into<String>> From<T> for Why {
+    fn from(text: T) -> Self {
+        Self(text.into())
+    }
 }
 
 /// What the asker can do about a refusal.
@@ -87,7 +98,7 @@ impl EnrolError {
             }
             Self::TokenOfAnotherCluster => (
                 "MCT-ENROL-TOKEN-CLUSTER",
-                "make a token for that cluster with 'mctunnel join-token create --cluster NAME'",
+                "use evidence of that cluster, as a token from 'mctunnel join-token create --cluster NAME'",
             ),
             Self::ClusterRevoked(_) => (
                 "MCT-ENROL-CLUSTER-REVOKED",
@@ -105,11 +116,17 @@ impl EnrolError {
                 ("MCT-ENROL-NOT-OURS", "renew it where it was issued; the agent takes the new one from its files")
             }
             Self::Message(_) => ("MCT-ENROL-MESSAGE", "check that the agent's version fits the hub's"),
-            Self::EvidenceNotTaken => ("MCT-ENROL-NO-EVIDENCE", "use a join token: 'mctunnel join-token create'"),
+            Self::EvidenceNotTaken => (
+                "MCT-ENROL-NO-EVIDENCE",
+                "use a join token: 'mctunnel join-token create'; for ServiceAccount tokens give the hub --enrol-audience",
+            ),
             Self::EvidenceUnchecked(_) => {
                 ("MCT-ENROL-UNCHECKED", "none needed if it is rare: the agent tries again; else look at the hub's log")
             }
-            Self::EvidenceRefused(_) => ("MCT-ENROL-EVIDENCE", "use evidence that the hub takes, or a join token"),
+            Self::EvidenceRefused(_) => (
+                "MCT-ENROL-EVIDENCE",
+                "the hub's log says why; a ServiceAccount is recorded with 'mctunnel cluster add NAME --service-account NAMESPACE/ACCOUNT'",
+            ),
             Self::Hub(_) => ("MCT-ENROL-HUB", "look at the hub's log; the agent tries again by itself"),
         };
         ErrorCode { code, remedy }

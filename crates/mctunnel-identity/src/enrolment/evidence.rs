@@ -30,8 +30,12 @@ impl Presented {
                 let secret = secret.ok_or(EnrolError::Message("the token's secret is not 32 bytes"))?;
                 Ok(Self::JoinToken { id, secret })
             }
-            Some(wire::Evidence::ServiceAccountToken(account)) => {
-                Ok(Self::ServiceAccountToken(Secret::new(account.token)))
+            Some(wire::Evidence::ServiceAccountToken(wire::ServiceAccountToken { token })) => {
+                let is_token = (1..=wire::MOST_TOKEN_BYTES).contains(&token.len());
+                if !is_token || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+                    return Err(EnrolError::Message("the ServiceAccount token is none, or longer than 16 KiB"));
+                }
+                Ok(Self::ServiceAccountToken(Secret::new(token)))
             }
             None => Err(EnrolError::Message("it has no evidence")),
         }

@@ -10,6 +10,8 @@ pub const ENROL_PATH: &str = "/mctunnel.enrol.v1.EnrolService/Enrol";
 pub const RENEW_PATH: &str = "/mctunnel.enrol.v1.EnrolService/Renew";
 /// The largest message, in bytes.
 pub const MOST_MESSAGE_BYTES: usize = 64 * 1024;
+/// The longest ServiceAccount token, in bytes.
+pub const MOST_TOKEN_BYTES: usize = 16 * 1024;
 
 /// See `enrol.proto`.
 #[derive(Clone, PartialEq, Message)]

@@ -1,4 +1,4 @@
-//! Knowing a hub by the pin of its CA alone: what an agent trusts before it has anything but its join token.
+//! Knowing a hub by the pin of its CA alone: what an agent trusts before it has anything but its evidence.
 
 use super::roots;
 use crate::{CaPin, certificate};
@@ -13,24 +13,24 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use std::sync::Arc;
 
-/// Takes a server whose chain leads to a CA with the pin, for the name that was asked for.
+/// Takes a server whose chain leads to a CA with one of the pins, for the name that was asked for.
 ///
 /// The CA comes from the server; that is no more than a way to get it, since nobody can make another one with the same pin. All
 /// else (signature, name, dates, usage) is checked as with any root.
 #[derive(Debug)]
 pub(super) struct PinnedCa {
-    pin: CaPin,
+    pins: Vec<CaPin>,
     provider: Arc<CryptoProvider>,
 }
 
 impl PinnedCa {
-    pub(super) fn new(pin: CaPin, provider: Arc<CryptoProvider>) -> Self {
-        Self { pin, provider }
+    pub(super) fn new(pins: Vec<CaPin>, provider: Arc<CryptoProvider>) -> Self {
+        Self { pins, provider }
     }
 
     fn is_it(&self, candidate: &CertificateDer<'_>) -> bool {
         let is_ca = certificate::parse(candidate).is_ok_and(|candidate| candidate.is_ca());
-        is_ca && CaPin::of(candidate) == Ok(self.pin)
+        is_ca && CaPin::of(candidate).is_ok_and(|pin| self.pins.contains(&pin))
     }
 }
 
@@ -44,9 +44,12 @@ impl ServerCertVerifier for PinnedCa {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         // Behind the hub's certificate, never that itself.
-        let authority = intermediates.iter().find(|shown| self.is_it(shown));
-        let authority = authority.ok_or(Error::InvalidCertificate(CertificateError::UnknownIssuer))?;
-        let roots = roots([authority.clone().into_owned()]).map_err(|error| Error::General(error.to_string()))?;
+        let authorities = intermediates.iter().filter(|shown| self.is_it(shown));
+        let authorities: Vec<_> = authorities.map(|authority| authority.clone().into_owned()).collect();
+        if authorities.is_empty() {
+            return Err(Error::InvalidCertificate(CertificateError::UnknownIssuer));
+        }
+        let roots = roots(authorities).map_err(|error| Error::General(error.to_string()))?;
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.provider));
         let verifier = verifier.build().map_err(|error| Error::General(error.to_string()))?;
         verifier.verify_server_cert(end_entity, &[], server_name, ocsp_response, now)

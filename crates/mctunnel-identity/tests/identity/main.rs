@@ -21,4 +21,6 @@ mod requests;
 #[cfg(test)]
 mod rotation;
 #[cfg(test)]
+mod service_accounts;
+#[cfg(test)]
 mod wire;

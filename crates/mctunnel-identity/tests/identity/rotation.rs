@@ -14,7 +14,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Whether both ends get through a handshake; if so, the certificates the hub showed.
-async fn shake(hub: Arc<ServerConfig>, agent: Arc<ClientConfig>) -> Option<Vec<CertificateDer<'static>>> {
+pub(crate) async fn shake(hub: Arc<ServerConfig>, agent: Arc<ClientConfig>) -> Option<Vec<CertificateDer<'static>>> {
     let (hub_end, agent_end) = tokio::io::duplex(64 * 1024);
     let name = ServerName::try_from(HUB_SERVER_NAME).unwrap();
     let accepted = TlsAcceptor::from(hub).accept(hub_end);
@@ -342,7 +342,8 @@ async fn an_agent_keeps_its_identity_whole_and_to_itself() {
     store.save(&enrolled).unwrap();
 
     assert_eq!(store.load().unwrap().unwrap(), enrolled);
-    assert_eq!(store.token().unwrap(), Some(enrolled.token));
+    assert_eq!(store.token().unwrap(), enrolled.by.token());
+    assert!(store.token().unwrap().is_some());
     assert_eq!(files(&home.path().join("data")), ["identity.json"], "the key is in it, and nowhere else");
     let path = home.path().join("data/identity.json");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
@@ -368,7 +369,7 @@ async fn an_agent_keeps_its_identity_whole_and_to_itself() {
     fs::write(&path, &good).unwrap();
     office.clock.forward(25 * HOUR);
     assert!(matches!(store.load(), Err(IdentityError::BundleExpired { .. })));
-    assert_eq!(store.token().unwrap(), Some(enrolled.token), "it is still known which token it was");
+    assert_eq!(store.enrolled_by().unwrap(), Some(enrolled.by), "it is still known which token it was");
     assert!(!format!("{enrolled:?} {first:?}").contains(key));
 }
 

@@ -107,11 +107,13 @@ fn the_token_is_read_again() {
     let path = dir.path().join("token");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let file = TokenFile::new(&path);
+        let (file, each_time) = (TokenFile::new(&path), TokenFile::read_each_time(&path));
         assert!(file.token().unwrap_err().contains("cannot be read"));
         fs::write(&path, "one\n").unwrap();
         assert_eq!(file.token().unwrap().expose(), "one");
+        assert_eq!(each_time.token().unwrap().expose(), "one");
         fs::write(&path, "two\n").unwrap();
+        assert_eq!(each_time.token().unwrap().expose(), "two");
         // Not at once: a request does not cost a look at the disk.
         tokio::time::advance(TokenFile::FRESH - Duration::from_millis(1)).await;
         assert_eq!(file.token().unwrap().expose(), "one");
