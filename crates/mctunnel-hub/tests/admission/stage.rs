@@ -8,7 +8,7 @@ use mctunnel_agent::{
 use mctunnel_core::{
     ClusterName, Destination, Endpoint, Happening, Observe, Open, OpenError, OpenRequest, clusters::SharedClusters,
 };
-use mctunnel_hub::{Config, Hub, HubServices};
+use mctunnel_hub::{Config, Hub, HubServices, cluster_adapter::DynClusterAdapter};
 use mctunnel_identity::{
     AgentStore, ClusterFiles, ClusterLedger, EnrolledAgent, Enrolment, HUB_SERVER_NAME, HubAuthority, JoinBundle,
     JoinToken, JoinTokenFiles, JoinTokens, NewJoinToken, RecordedCertificate, enrolment::AGENT_CERTIFICATE_LIFETIME,
@@ -76,12 +76,19 @@ impl Stage {
             .await
     }
 
+    /// A hub with other knobs, and with somebody who serves the streams that clusters open.
+    pub(crate) async fn adapting(change: impl FnOnce(&mut Config), adapter: Arc<dyn DynClusterAdapter>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = HubAuthority::open_or_create(dir.path(), &[]).unwrap();
+        Self::start_offering(dir, authority, AGENT_CERTIFICATE_LIFETIME, change, |_| Some(adapter)).await
+    }
+
     async fn start_offering(
         dir: TempDir,
         authority: HubAuthority,
         lifetime: Duration,
         change: impl FnOnce(&mut Config),
-        services: impl FnOnce(SharedClusters) -> Option<Arc<HubServices>>,
+        services: impl FnOnce(SharedClusters) -> Option<Arc<dyn DynClusterAdapter>>,
     ) -> Self {
         let mut config = Config::default();
         change(&mut config);
