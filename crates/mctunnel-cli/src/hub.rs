@@ -187,6 +187,7 @@ impl Parts {
         config.congestion_control = settings.congestion_control.clone();
         let mut builder =
             Hub::builder(&authority, clusters.clone()).config(config).enrolment(enrolment).observer(telemetry.clone());
+        builder = builder.audit(trust.recorder());
         if let Some(path) = &settings.services {
             let (table, text) = hub_services::read(path)?;
             let services = Arc::new(HubServices::new(table, clusters).audit(trust.recorder()));

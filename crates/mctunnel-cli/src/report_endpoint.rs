@@ -12,7 +12,7 @@ use hyper::{
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mctunnel::{
     ErrorCode,
-    report::{Kind, Record, ReportError, Spool},
+    report::{Kind, Record, ReportError, Spool, kind::BUILT_IN},
 };
 use serde::de::IgnoredAny;
 use std::{
@@ -35,7 +35,7 @@ const MOST_NAME: usize = 256;
 const PATH: &str = "/v1/reports/";
 
 /// Kinds that the agent itself reports: nobody else may.
-pub(crate) const OWN_KINDS: [&str; 3] = ["status", "events", "logs"];
+pub(crate) const OWN_KINDS: [&str; 3] = BUILT_IN;
 
 /// The endpoint.
 pub(crate) struct ReportEndpoint {

@@ -2,7 +2,9 @@
 //! and the reason is told to it as far as it has proven who it is.
 
 use crate::{
-    Hub, codes,
+    Hub,
+    cluster_adapter::Opener,
+    codes,
     registry::{Activated, Leave},
     sources::Visit,
     standing::Peer,
@@ -243,7 +245,8 @@ impl Hub {
         let Admitted { agent, source, leave, session, offers, mut driver } = admitted;
         let since = Instant::now();
         let ending = {
-            let serving = self.serve_offers(&agent.agent.cluster, source, offers);
+            let opener = Opener { cluster: &agent.agent.cluster, generation: leave.generation, source };
+            let serving = self.serve_offers(&opener, offers);
             let stopped = async {
                 let reason = tokio::select! {
                     () = self.inner.stopped.cancelled() => "the hub stops",

@@ -1,11 +1,22 @@
 //! Extension point: what the hub does with the streams that clusters open. Each goes to the adapter of its `x-mctunnel-proto`; one
-//! that has none is refused, and the refusal is reported.
+//! that has none is refused, and the refusal is reported and recorded.
 
-use crate::{Hub, codes};
-use mctunnel_core::{ClusterName, ErrorCode, Happening, Protocol, observe::SharedObserver, routing, target::Label};
+use crate::{Hub, codes, entry::Entry};
+use mctunnel_core::{
+    Audit, ClusterName, ErrorCode, Happening, Protocol, observe::SharedObserver, routing, target::Label,
+};
 use mctunnel_tunnel::{Incoming, Offers, RefuseCode, Stream};
-use std::{fmt, net::IpAddr, pin::Pin, sync::Arc};
-use tokio::time::Instant;
+use std::{
+    fmt,
+    net::IpAddr,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+use tokio::time::{Instant, sleep_until};
 
 /// The hub's side of a protocol whose streams clusters open. Its twin in the other direction is the agent's `ProxyAdapter`.
 ///
@@ -24,9 +35,12 @@ pub trait ClusterAdapter: Send + Sync + 'static {
 pub struct FromCluster {
     incoming: Incoming,
     cluster: ClusterName,
+    protocol: Option<Protocol>,
     service: Option<Label>,
     source: Option<IpAddr>,
     observer: SharedObserver,
+    audit: Arc<dyn Audit>,
+    refusals: Arc<AtomicU32>,
     since: Instant,
 }
 
@@ -64,10 +78,30 @@ impl FromCluster {
         Some((stream, Served { cluster, observer, since, ended: false }))
     }
 
-    /// It is not served; the agent is told the code and the reason.
+    /// It is not served; the agent is told the code and the reason, and the hub's audit log has a record of it.
     pub fn refuse(self, wire: RefuseCode, stable: ErrorCode, reason: &str) {
-        let asked = self.service.as_ref().map_or_else(|| "a stream".to_owned(), ToString::to_string);
-        refuse(self.incoming, &self.observer, self.cluster, asked, wire, stable, reason);
+        if let Ok(entry) = Entry::of_stream(&*self.audit, &self.cluster, self.source) {
+            entry.denied(self.asked(), stable, reason);
+        }
+        self.refuse_recorded(wire, stable, reason);
+    }
+
+    /// As [`FromCluster::refuse`], for who has recorded it, or cannot.
+    pub(crate) fn refuse_recorded(self, wire: RefuseCode, stable: ErrorCode, reason: &str) {
+        let (code, service) = (stable.code, self.asked());
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+        self.incoming.refuse(wire, &format!("{code}: {reason}"));
+        let (cluster, reason) = (self.cluster, reason.to_owned());
+        self.observer.observe(&Happening::HubServiceRefused { cluster, service, code, reason });
+    }
+
+    /// What it is for, as far as it says.
+    fn asked(&self) -> String {
+        match (&self.service, &self.protocol) {
+            (Some(service), _) => service.to_string(),
+            (None, Some(protocol)) => protocol.to_string(),
+            (None, None) => "a stream".to_owned(),
+        }
     }
 }
 
@@ -102,45 +136,83 @@ impl Drop for Served {
 
 impl Hub {
     /// Takes the streams that a cluster opens, each in a task of its own. A task ends with its stream, and the stream with the tunnel.
-    pub(crate) async fn serve_offers(&self, cluster: &ClusterName, source: Option<IpAddr>, mut offers: Offers) {
+    /// An agent that is refused all the time is made to wait: what it opens meanwhile the tunnel's own budget holds back.
+    pub(crate) async fn serve_offers(&self, opener: &Opener<'_>, mut offers: Offers) {
+        let refusals = Arc::new(AtomicU32::new(0));
+        let mut patience = Patience::new();
         while let Some(incoming) = offers.next().await {
-            self.serve_offer(cluster, source, incoming);
+            self.serve_offer(opener, incoming, &refusals);
+            patience.after(refusals.swap(0, Ordering::Relaxed)).await;
         }
     }
 
-    fn serve_offer(&self, cluster: &ClusterName, source: Option<IpAddr>, incoming: Incoming) {
-        let observer = Arc::clone(&self.inner.observer);
-        let (protocol, service) = match routing::read_at_hub(incoming.headers(), cluster) {
-            Ok(routed) => routed,
-            Err(bad) => {
-                let (asked, reason) = ("a stream".to_owned(), bad.to_string());
-                let (wire, stable) = (RefuseCode::BadRequest, codes::SERVICE_BAD_REQUEST);
-                return refuse(incoming, &observer, cluster.clone(), asked, wire, stable, &reason);
-            }
+    fn serve_offer(&self, opener: &Opener<'_>, incoming: Incoming, refusals: &Arc<AtomicU32>) {
+        let routed = routing::read_at_hub(incoming.headers(), opener.cluster);
+        let (protocol, service) =
+            routed.as_ref().map_or((None, None), |(p, service)| (Some(p.clone()), service.clone()));
+        let opened = FromCluster {
+            incoming,
+            cluster: opener.cluster.clone(),
+            protocol,
+            service,
+            source: opener.source,
+            observer: Arc::clone(&self.inner.observer),
+            audit: Arc::clone(&self.inner.audit),
+            refusals: Arc::clone(refusals),
+            since: Instant::now(),
+        };
+        let protocol = match routed {
+            Ok((protocol, _)) => protocol,
+            Err(bad) => return opened.refuse(RefuseCode::BadRequest, codes::SERVICE_BAD_REQUEST, &bad.to_string()),
         };
         let Some(adapter) = self.inner.adapters.get(&protocol) else {
             let reason = format!("this hub offers clusters nothing by the protocol {protocol}");
-            let (wire, stable) = (RefuseCode::NotAllowed, codes::SERVICE_NOT_ALLOWED);
-            return refuse(incoming, &observer, cluster.clone(), protocol.to_string(), wire, stable, &reason);
+            return opened.refuse(RefuseCode::NotAllowed, codes::SERVICE_NOT_ALLOWED, &reason);
         };
-        let cluster = cluster.clone();
-        let opened = FromCluster { incoming, cluster, service, source, observer, since: Instant::now() };
-        self.inner.tasks.spawn(Arc::clone(adapter).serve(opened));
+        let Some(place) = self.inner.places.take(opener.cluster, opener.generation) else {
+            let reason = "the cluster has as many streams towards the hub as it may";
+            return opened.refuse(RefuseCode::TooManyStreams, codes::SERVICE_TOO_MANY, reason);
+        };
+        let serving = Arc::clone(adapter).serve(opened);
+        self.inner.tasks.spawn(async move {
+            serving.await;
+            drop(place);
+        });
     }
 }
 
-fn refuse(
-    incoming: Incoming,
-    observer: &SharedObserver,
-    cluster: ClusterName,
-    service: String,
-    wire: RefuseCode,
-    stable: ErrorCode,
-    reason: &str,
-) {
-    let code = stable.code;
-    incoming.refuse(wire, &format!("{code}: {reason}"));
-    observer.observe(&Happening::HubServiceRefused { cluster, service, code, reason: reason.to_owned() });
+/// Whose streams they are.
+pub(crate) struct Opener<'a> {
+    pub(crate) cluster: &'a ClusterName,
+    pub(crate) generation: u64,
+    pub(crate) source: Option<IpAddr>,
+}
+
+/// Refusals that cost an agent nothing, and how many a second it may have then: each is a line in the audit log, which others need.
+const REFUSALS_AT_ONCE: u32 = 1_000;
+const REFUSALS_PER_SECOND: u32 = 50;
+
+/// How long an agent that is refused has to wait.
+struct Patience {
+    /// When all that was refused is forgotten.
+    due: Instant,
+}
+
+impl Patience {
+    fn new() -> Self {
+        Self { due: Instant::now() }
+    }
+
+    async fn after(&mut self, refusals: u32) {
+        if refusals == 0 {
+            return;
+        }
+        let each = Duration::from_secs(1) / REFUSALS_PER_SECOND;
+        self.due = self.due.max(Instant::now()) + each * refusals;
+        if let Some(until) = self.due.checked_sub(each * REFUSALS_AT_ONCE) {
+            sleep_until(until).await;
+        }
+    }
 }
 
 // === DynClusterAdapter ===

@@ -78,6 +78,18 @@ pub(crate) const SERVICE_UNREACHABLE: ErrorCode = ErrorCode {
 pub(crate) const SERVICE_BAD_REQUEST: ErrorCode =
     ErrorCode { code: "MCT-SERVICE-BAD-REQUEST", remedy: "check that the agent's version fits the hub's" };
 
+/// A cluster has as many streams towards the hub as it may.
+pub(crate) const SERVICE_TOO_MANY: ErrorCode = ErrorCode {
+    code: "MCT-SERVICE-TOO-MANY",
+    remedy: "close connections to services of the hub in that cluster, or look for the program in it that opens so many",
+};
+
+/// The audit log takes no record, so no certificate is issued.
+pub(crate) const ENROL_UNRECORDED: ErrorCode = ErrorCode {
+    code: "MCT-ENROL-UNRECORDED",
+    remedy: "check the disk of the hub's audit log; agents try again by themselves",
+};
+
 /// The audit log takes no record, so the service is not given.
 pub(crate) const SERVICE_UNRECORDED: ErrorCode = ErrorCode {
     code: "MCT-SERVICE-UNRECORDED",

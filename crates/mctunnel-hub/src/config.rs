@@ -14,6 +14,9 @@ pub struct Config {
     pub waiting_handshakes: usize,
     /// Certificates that are issued at the same time; default 8. Each waits for the disk; further ones wait for their turn.
     pub concurrent_enrolments: usize,
+    /// Streams that one tunnel may have open towards the hub; default 256. Further ones are refused. All tunnels of a cluster, those
+    /// that are about to end too, have twice as many.
+    pub streams_from_cluster: usize,
     /// How long streams of a replaced tunnel may go on; default 30 s.
     pub replaced_grace: Duration,
     /// Takeovers of one cluster within a minute by different agents before newcomers are made to wait; default 3.
@@ -39,6 +42,7 @@ impl Default for Config {
             concurrent_handshakes: 128,
             waiting_handshakes: 4096,
             concurrent_enrolments: 8,
+            streams_from_cluster: 256,
             replaced_grace: Duration::from_secs(30),
             takeovers_per_minute: 3,
             duel_wait: Duration::from_secs(30),

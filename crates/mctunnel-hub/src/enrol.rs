@@ -1,10 +1,11 @@
 //! Agents that ask for a certificate: the first one without any, the next one with the one before. One call, one answer, and the
-//! connection ends.
+//! connection ends. Each is recorded; what cannot be is not issued.
 
 use crate::{
     Hub,
     admit::{GOODBYE, Io, TurnedAway, broken},
     codes,
+    entry::{ENROL, Entry},
     standing::Peer,
 };
 use mctunnel_core::{ClusterName, Happening};
@@ -16,7 +17,7 @@ use mctunnel_identity::{
     },
 };
 use mctunnel_tunnel::grpc::{Accepting, Call, Status, UnaryCall};
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
 
 /// What is known of one who was refused.
@@ -35,16 +36,31 @@ impl Hub {
         let call = accepting.call_of(&[ENROL_PATH]).await.map_err(|end| broken(codes::ENROL_CALL.code, end))?;
         let call = self.read(call).await?;
         let mut asker = Asker { peer, cluster: None, evidence: "nothing".to_owned() };
-        let request = match wire::decode::<wire::EnrolRequest>(call.message()) {
+        let decoded = wire::decode::<wire::EnrolRequest>(call.message());
+        if let Ok(request) = &decoded {
+            asker.evidence = name_of(request.evidence.as_ref());
+        }
+        let Some(mut entry) = self.entry_of(&asker) else { return self.refuse_unrecorded(call, &asker).await };
+        let request = match decoded {
             Ok(request) => request,
-            Err(error) => return self.refuse_to_issue(call, &asker, &error).await,
+            Err(error) => {
+                record(entry, &asker.evidence, Some(&error));
+                return self.refuse_to_issue(call, &asker, &error).await;
+            }
         };
-        asker.evidence = name_of(request.evidence.as_ref());
         let _turn = self.inner.enrolments.acquire().await;
-        let issuing = Arc::clone(enrolment);
+        let (issuing, evidence) = (Arc::clone(enrolment), asker.evidence.clone());
         let runtime = Handle::current();
-        // Waits for the disk, and perhaps for somebody who has to be asked.
-        let answer = spawn_blocking(move || runtime.block_on(issuing.enrol(request))).await;
+        // Waits for the disk, and perhaps for somebody who has to be asked. It is recorded there: the peer may be gone meanwhile.
+        let answer = spawn_blocking(move || {
+            let answer = runtime.block_on(issuing.enrol(request));
+            if let Ok((issued, vouched)) = &answer {
+                entry.by(&issued.cluster, ENROL, &vouched.by);
+            }
+            record(entry, &evidence, answer.as_ref().err());
+            answer
+        });
+        let answer = answer.await;
         match answer.unwrap_or_else(|_| Err(broken_off())) {
             Ok((Issued { cluster, serial, answer, .. }, vouched)) => {
                 let peer = peer.to_owned();
@@ -67,16 +83,24 @@ impl Hub {
         let call = self.read(call).await?;
         let cluster = Some(agent.agent.cluster.clone());
         let asker = Asker { peer, cluster, evidence: format!("certificate {}", agent.agent.serial) };
-        if agent.own_ca {
-            return self.refuse_to_issue(call, &asker, &EnrolError::NotOurs).await;
-        }
-        let request = match wire::decode::<wire::RenewRequest>(call.message()) {
-            Ok(request) => request,
-            Err(error) => return self.refuse_to_issue(call, &asker, &error).await,
-        };
+        let Some(entry) = self.entry_of(&asker) else { return self.refuse_unrecorded(call, &asker).await };
+        let decoded = wire::decode::<wire::RenewRequest>(call.message());
+        let request =
+            match decoded.and_then(|request| if agent.own_ca { Err(EnrolError::NotOurs) } else { Ok(request) }) {
+                Ok(request) => request,
+                Err(error) => {
+                    record(entry, &asker.evidence, Some(&error));
+                    return self.refuse_to_issue(call, &asker, &error).await;
+                }
+            };
         let _turn = self.inner.enrolments.acquire().await;
-        let (issuing, identity) = (Arc::clone(enrolment), agent.agent.clone());
-        let answer = spawn_blocking(move || issuing.renew(&identity, &request)).await;
+        let (issuing, identity, evidence) = (Arc::clone(enrolment), agent.agent.clone(), asker.evidence.clone());
+        let answer = spawn_blocking(move || {
+            let answer = issuing.renew(&identity, &request);
+            record(entry, &evidence, answer.as_ref().err());
+            answer
+        });
+        let answer = answer.await;
         match answer.unwrap_or_else(|_| Err(broken_off())) {
             Ok(Issued { cluster, serial, not_after_unix, answer, .. }) => {
                 self.inner.observe(&Happening::CertificateRenewed { cluster, serial, not_after_unix });
@@ -91,6 +115,33 @@ impl Hub {
         call.read_message(MOST_MESSAGE_BYTES).await.map_err(|end| broken(codes::ENROL_CALL.code, end))
     }
 
+    /// A place in the audit log; `None` when there is none.
+    fn entry_of(&self, asker: &Asker<'_>) -> Option<Entry> {
+        let source = asker.peer.parse::<SocketAddr>().ok().map(|address| address.ip());
+        let mut entry = Entry::begin(&*self.inner.audit, ENROL, source).ok()?;
+        if let Some(cluster) = &asker.cluster {
+            entry.by(cluster, "tunnel", &asker.evidence);
+        }
+        Some(entry)
+    }
+
+    async fn refuse_unrecorded(&self, call: UnaryCall<Io>, asker: &Asker<'_>) -> Result<(), TurnedAway> {
+        let (code, reason) = (codes::ENROL_UNRECORDED.code, "the audit log cannot take another record");
+        self.note_refusal(asker, code, reason.to_owned());
+        let _ = timeout(GOODBYE, call.refuse(Status::Unavailable, &format!("{code}: {reason}"))).await;
+        Ok(())
+    }
+
+    fn note_refusal(&self, asker: &Asker<'_>, code: &'static str, reason: String) {
+        self.inner.observe(&Happening::EnrolRefused {
+            peer: asker.peer.to_owned(),
+            cluster: asker.cluster.clone(),
+            evidence: asker.evidence.clone(),
+            code,
+            reason,
+        });
+    }
+
     /// Says no to the peer, and takes note.
     async fn refuse_to_issue(
         &self,
@@ -99,13 +150,7 @@ impl Hub {
         error: &EnrolError,
     ) -> Result<(), TurnedAway> {
         let code = error.code().code;
-        self.inner.observe(&Happening::EnrolRefused {
-            peer: asker.peer.to_owned(),
-            cluster: asker.cluster.clone(),
-            evidence: asker.evidence.clone(),
-            code,
-            reason: with_causes(error),
-        });
+        self.note_refusal(asker, code, with_causes(error));
         let status = match error.kind() {
             RefusalKind::Denied => Status::PermissionDenied,
             RefusalKind::Wrong => Status::InvalidArgument,
@@ -114,6 +159,14 @@ impl Hub {
         // What broke inside the hub is not for strangers.
         let _ = timeout(GOODBYE, call.refuse(status, &format!("{code}: {error}"))).await;
         Ok(())
+    }
+}
+
+/// Writes down what was decided of whoever brought this evidence.
+fn record(entry: Entry, evidence: &str, refusal: Option<&EnrolError>) {
+    match refusal {
+        None => entry.granted(evidence),
+        Some(error) => entry.denied(evidence, error.code(), &with_causes(error)),
     }
 }
 

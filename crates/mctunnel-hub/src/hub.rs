@@ -3,10 +3,13 @@
 use crate::{
     Config,
     cluster_adapter::DynClusterAdapter,
+    places::Places,
     registry::{Registry, TunnelStatus},
     sources::Sources,
 };
-use mctunnel_core::{Happening, Protocol, Unobserved, clusters::SharedClusters, observe::SharedObserver};
+use mctunnel_core::{
+    Audit, Happening, Protocol, Unaudited, Unobserved, clusters::SharedClusters, observe::SharedObserver,
+};
 use mctunnel_identity::{Enrolment, HubAuthority, IdentityError};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::Semaphore;
@@ -27,8 +30,11 @@ pub(crate) struct Inner {
     /// Who serves the streams that clusters open.
     pub(crate) adapters: BTreeMap<Protocol, Arc<dyn DynClusterAdapter>>,
     pub(crate) observer: SharedObserver,
+    pub(crate) audit: Arc<dyn Audit>,
     pub(crate) registry: Registry,
     pub(crate) sources: Sources,
+    /// Streams that clusters have open.
+    pub(crate) places: Places,
     pub(crate) enrolments: Semaphore,
     pub(crate) tasks: TaskTracker,
     /// No new tunnels.
@@ -53,6 +59,7 @@ impl Hub {
             adapters: BTreeMap::new(),
             config: Config::default(),
             observer: Arc::new(Unobserved),
+            audit: Arc::new(Unaudited),
         }
     }
 
@@ -85,6 +92,7 @@ pub struct Builder<'a> {
     adapters: BTreeMap<Protocol, Arc<dyn DynClusterAdapter>>,
     config: Config,
     observer: SharedObserver,
+    audit: Arc<dyn Audit>,
 }
 
 impl Builder<'_> {
@@ -112,6 +120,13 @@ impl Builder<'_> {
         self
     }
 
+    /// Records there every certificate that is asked for, and every refusal of a stream that a cluster opens. What cannot be recorded
+    /// is not issued.
+    pub fn audit(mut self, audit: Arc<dyn Audit>) -> Self {
+        self.audit = audit;
+        self
+    }
+
     /// Makes the hub. Nothing listens yet.
     pub fn build(self) -> Result<Hub, IdentityError> {
         let inner = Inner {
@@ -120,8 +135,10 @@ impl Builder<'_> {
             clusters: self.clusters,
             adapters: self.adapters,
             observer: self.observer,
+            audit: self.audit,
             registry: Registry::new(&self.config),
             sources: Sources::new(self.config.waiting_handshakes, self.config.concurrent_handshakes),
+            places: Places::new(self.config.streams_from_cluster),
             enrolments: Semaphore::new(self.config.concurrent_enrolments),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),

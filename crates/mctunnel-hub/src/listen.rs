@@ -31,12 +31,9 @@ impl Hub {
     }
 
     fn take(&self, socket: TcpStream, peer: SocketAddr) {
-        let waiting = self.inner.tasks.len().saturating_sub(self.inner.registry.len());
-        if waiting >= self.inner.config.waiting_handshakes {
-            return self.shed(peer, "too many connections wait for their handshake");
-        }
-        let Some(visit) = self.inner.sources.enter(peer.ip()) else {
-            return self.shed(peer, "too many connections from this address wait for their handshake");
+        let visit = match self.inner.sources.enter(peer.ip()) {
+            Ok(visit) => visit,
+            Err(why) => return self.shed(peer, why),
         };
         let hub = self.clone();
         self.inner.tasks.spawn(async move { hub.serve_connection(socket, peer.to_string(), visit).await });

@@ -161,11 +161,6 @@ impl Registry {
         }
     }
 
-    /// How many clusters are connected.
-    pub(crate) fn len(&self) -> usize {
-        self.slots.lock().values().filter(|slot| slot.active.is_some()).count()
-    }
-
     pub(crate) fn sessions(&self) -> Vec<Session> {
         self.slots.lock().values().filter_map(|slot| Some(slot.active.as_ref()?.session.clone())).collect()
     }

@@ -4,17 +4,17 @@
 use crate::{
     cluster_adapter::{ClusterAdapter, FromCluster},
     codes,
+    entry::Entry,
 };
 use mctunnel_core::{
-    Action, Audit, AuditOutcome, AuditSlot, AuditSubject, ClusterName, Decision, Destination, Endpoint, ErrorCode,
-    Protocol, Unaudited, User,
+    Audit, ClusterName, Decision, Destination, Endpoint, Protocol, Unaudited,
     clusters::{Labels, SharedClusters},
     splice::splice,
     target::Label,
 };
 use mctunnel_tunnel::RefuseCode;
 use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
-use tokio::{net::TcpStream, sync::watch, time::Instant};
+use tokio::{net::TcpStream, sync::watch};
 
 /// How long a service may take to accept, its name's resolution included.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -112,20 +112,18 @@ impl ClusterAdapter for HubServices {
         let Some(service) = opened.service().cloned() else {
             return opened.refuse(RefuseCode::BadRequest, codes::SERVICE_BAD_REQUEST, "the stream names no service");
         };
-        let Ok(slot) = self.audit.begin() else {
-            let reason = "the audit log cannot take another record";
-            return opened.refuse(RefuseCode::Internal, codes::SERVICE_UNRECORDED, reason);
-        };
         let cluster = opened.cluster().clone();
-        let mut visit = Visit::new(slot, &opened);
+        let Ok(mut visit) = Entry::of_stream(&*self.audit, &cluster, opened.source()) else {
+            let reason = "the audit log cannot take another record";
+            return opened.refuse_recorded(RefuseCode::Internal, codes::SERVICE_UNRECORDED, reason);
+        };
         let (endpoint, rule) = match self.permitted(&cluster, &service).await {
             Ok(permitted) => permitted,
             Err(why) => {
-                visit.subject.decision = Some(Decision::denied(format!("service {service}: {why}")));
-                visit.failed(codes::SERVICE_NOT_ALLOWED, &why);
+                visit.denied(format!("service {service}: {why}"), codes::SERVICE_NOT_ALLOWED, &why);
                 // Which of the two it is, is not the cluster's business.
                 let told = format!("this hub offers {cluster} no service {service}");
-                return opened.refuse(RefuseCode::NotAllowed, codes::SERVICE_NOT_ALLOWED, &told);
+                return opened.refuse_recorded(RefuseCode::NotAllowed, codes::SERVICE_NOT_ALLOWED, &told);
             }
         };
         visit.subject.decision = Some(Decision::allowed(rule));
@@ -141,7 +139,7 @@ impl ClusterAdapter for HubServices {
                 visit.failed(codes::SERVICE_UNREACHABLE, &reason);
                 // The address is the hub's business.
                 let told = format!("the service {service} cannot be reached from the hub");
-                return opened.refuse(wire, codes::SERVICE_UNREACHABLE, &told);
+                return opened.refuse_recorded(wire, codes::SERVICE_UNREACHABLE, &told);
             }
         };
         let Some((stream, served)) = opened.join(&format!("hub service {service}")) else {
@@ -182,43 +180,5 @@ async fn dial(endpoint: &Endpoint) -> Result<TcpStream, (RefuseCode, String)> {
         }
         Ok(Err(error)) => Err((RefuseCode::TargetUnreachable, format!("{endpoint} cannot be reached: {error}"))),
         Err(_) => Err((RefuseCode::TargetTimeout, format!("{endpoint} did not answer within {DIAL_TIMEOUT:?}"))),
-    }
-}
-
-// === Visit ===
-
-/// The record of one stream.
-struct Visit {
-    slot: Box<dyn AuditSlot>,
-    subject: AuditSubject,
-    since: Instant,
-}
-
-impl Visit {
-    fn new(slot: Box<dyn AuditSlot>, opened: &FromCluster) -> Self {
-        let user = User::new(format!("cluster:{}", opened.cluster()), "tunnel");
-        let subject = AuditSubject {
-            request_id: format!("{:032x}", rand::random::<u128>()).into(),
-            gateway: "hub-service",
-            identity: Some(user.into()),
-            source: opened.source(),
-            destination: None,
-            action: Some(Action::Bytes),
-            decision: None,
-        };
-        Self { slot, subject, since: Instant::now() }
-    }
-
-    fn started(&mut self) {
-        self.slot.started(&self.subject);
-    }
-
-    fn failed(self, code: ErrorCode, reason: &str) {
-        self.ended(0, 0, Some(format!("{}: {reason}", code.code)));
-    }
-
-    fn ended(self, bytes_up: u64, bytes_down: u64, error: Option<String>) {
-        let outcome = AuditOutcome { status: 0, bytes_up, bytes_down, lasted: self.since.elapsed(), error };
-        self.slot.finish(&self.subject, &outcome);
     }
 }

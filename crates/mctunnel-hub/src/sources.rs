@@ -17,10 +17,18 @@ const SHARE_OF_TURNS: usize = 4;
 /// Who waits to become a tunnel, and whose turn it is.
 #[derive(Debug)]
 pub(crate) struct Sources {
-    waiting: Arc<Mutex<BTreeMap<IpAddr, Source>>>,
+    waiting: Arc<Mutex<Waiting>>,
     most_waiting: usize,
+    most_each: usize,
     turns: Semaphore,
     turns_each: usize,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Of all sources together.
+    count: usize,
+    sources: BTreeMap<IpAddr, Source>,
 }
 
 #[derive(Debug)]
@@ -33,25 +41,31 @@ impl Sources {
     pub(crate) fn new(waiting_handshakes: usize, concurrent_handshakes: usize) -> Self {
         Self {
             waiting: Arc::default(),
-            most_waiting: waiting_handshakes.div_ceil(SHARE_OF_WAITING),
+            most_waiting: waiting_handshakes,
+            most_each: waiting_handshakes.div_ceil(SHARE_OF_WAITING),
             turns: Semaphore::new(concurrent_handshakes),
             turns_each: concurrent_handshakes.div_ceil(SHARE_OF_TURNS),
         }
     }
 
-    /// Counts a connection; `None` when too many from there wait already.
-    pub(crate) fn enter(&self, address: IpAddr) -> Option<Visit> {
+    /// Counts a connection, or says why there is no room for it.
+    pub(crate) fn enter(&self, address: IpAddr) -> Result<Visit, &'static str> {
         let source = source_of(address);
         let mut waiting = self.waiting.lock();
+        if waiting.count >= self.most_waiting {
+            return Err("too many connections wait for their handshake");
+        }
         let entry = waiting
+            .sources
             .entry(source)
             .or_insert_with(|| Source { count: 0, turns: Arc::new(Semaphore::new(self.turns_each)) });
-        if entry.count >= self.most_waiting {
-            return None;
+        if entry.count >= self.most_each {
+            return Err("too many connections from this address wait for their handshake");
         }
         entry.count += 1;
         let turns = Arc::clone(&entry.turns);
-        Some(Visit { waiting: Arc::clone(&self.waiting), source, turns })
+        waiting.count += 1;
+        Ok(Visit { waiting: Arc::clone(&self.waiting), source, turns })
     }
 
     /// Waits for a turn at the work of a handshake: the source's own, then one of all.
@@ -72,7 +86,7 @@ pub(crate) struct Turn<'a> {
 /// A connection that is counted, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Visit {
-    waiting: Arc<Mutex<BTreeMap<IpAddr, Source>>>,
+    waiting: Arc<Mutex<Waiting>>,
     source: IpAddr,
     turns: Arc<Semaphore>,
 }
@@ -80,10 +94,11 @@ pub(crate) struct Visit {
 impl Drop for Visit {
     fn drop(&mut self) {
         let mut waiting = self.waiting.lock();
-        if let Some(entry) = waiting.get_mut(&self.source) {
+        waiting.count = waiting.count.saturating_sub(1);
+        if let Some(entry) = waiting.sources.get_mut(&self.source) {
             entry.count -= 1;
             if entry.count == 0 {
-                waiting.remove(&self.source);
+                waiting.sources.remove(&self.source);
             }
         }
     }
@@ -109,21 +124,31 @@ mod tests {
     #[test]
     fn t40_one_source_leaves_room_for_others() {
         let sources = Sources::new(10, 8);
-        let greedy: Vec<_> = (0..20).filter_map(|_| sources.enter(ip("192.0.2.1"))).collect();
+        let greedy: Vec<_> = (0..20).filter_map(|_| sources.enter(ip("192.0.2.1")).ok()).collect();
         assert_eq!(greedy.len(), 5);
-        assert!(sources.enter(ip("::ffff:192.0.2.1")).is_none(), "another spelling of the same");
-        assert!(sources.enter(ip("192.0.2.2")).is_some());
+        assert!(sources.enter(ip("::ffff:192.0.2.1")).is_err(), "another spelling of the same");
+        assert!(sources.enter(ip("192.0.2.2")).is_ok());
         drop(greedy);
-        assert!(sources.enter(ip("192.0.2.1")).is_some());
-        assert!(sources.waiting.lock().is_empty(), "who is gone is forgotten");
+        assert!(sources.enter(ip("192.0.2.1")).is_ok());
+        assert!(sources.waiting.lock().sources.is_empty(), "who is gone is forgotten");
     }
 
     #[test]
     fn t40_a_network_of_ipv6_is_one_source() {
         let sources = Sources::new(4, 4);
-        let visits: Vec<_> = (1..9).filter_map(|n| sources.enter(ip(&format!("2001:db8::{n}")))).collect();
+        let visits: Vec<_> = (1..9).filter_map(|n| sources.enter(ip(&format!("2001:db8::{n}"))).ok()).collect();
         assert_eq!(visits.len(), 2);
-        assert!(sources.enter(ip("2001:db8:0:1::1")).is_some());
+        assert!(sources.enter(ip("2001:db8:0:1::1")).is_ok());
+    }
+
+    #[test]
+    fn t40_all_sources_together_have_no_more_places_than_there_are() {
+        let sources = Sources::new(4, 4);
+        let from = |n: u8| sources.enter(IpAddr::from([192, 0, 2, n]));
+        let mut visits: Vec<_> = (0..9).filter_map(|n| from(n).ok()).collect();
+        assert_eq!(visits.len(), 4);
+        visits.pop();
+        assert!(from(9).is_ok());
     }
 
     #[test]

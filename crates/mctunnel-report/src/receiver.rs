@@ -1,10 +1,14 @@
-//! The hub's end of a report stream: takes batches, has them stored, and says what it wants next once they are on disk.
+//! The hub's end of a report stream: takes batches, has them stored, and says what it wants next once they are on disk. A cluster has
+//! one stream for each kind; a newer one takes over.
+
+mod lanes;
 
 use crate::{
     Batch, Kind, ReportError, SpoolId, Store,
     batch::MOST_PACKED,
     wire::{Hello, MOST_SMALL, Messages, Wanted},
 };
+use lanes::Lanes;
 use mctunnel_core::ClusterName;
 use prost::Message as _;
 use std::{collections::VecDeque, io, time::Duration};
@@ -18,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How long an agent may take to say which lane it is.
 const GREETING: Duration = Duration::from_secs(10);
+/// How long the last word to an agent may take.
+const GOODBYE: Duration = Duration::from_secs(10);
 /// Batches of one stream that wait for the disk at once, and their bytes when unpacked. Further ones are not read.
 const MOST_WAITING: usize = 64;
 const MOST_WAITING_BYTES: u32 = 8 << 20;
@@ -31,6 +37,7 @@ pub struct Receiver {
     store: Store,
     /// The hub is about to stop: streams are ended in order, so that agents go elsewhere.
     stopping: CancellationToken,
+    lanes: Lanes,
 }
 
 /// What came of a stream.
@@ -57,13 +64,16 @@ pub enum ReceiveError {
     /// It could not be stored.
     #[error("the records could not be stored")]
     Store(#[from] ReportError),
+    /// The cluster has opened another stream for the same kind.
+    #[error("a newer stream of the same kind took over")]
+    Replaced,
 }
 
 impl Receiver {
     /// Receives into that store until `stopping`.
     #[must_use]
     pub fn new(store: Store, stopping: CancellationToken) -> Self {
-        Self { store, stopping }
+        Self { store, stopping, lanes: Lanes::default() }
     }
 
     /// Serves one stream of a cluster, from its first byte to its end. The cluster is that of the agent's certificate.
@@ -72,25 +82,31 @@ impl Receiver {
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
         let (read, mut write) = tokio::io::split(stream);
-        let mut messages = Messages::new(read);
-        let served = self.exchange(cluster, &mut messages, &mut write).await;
-        if let Err(error) = &served {
-            // It is told why, if it still listens.
-            let problem = match error {
-                ReceiveError::Stream(_) => return served,
-                ReceiveError::Store(error) => format!("{}: {error}", error.code().code),
-                ReceiveError::NoHello | ReceiveError::BadBatch(_) => error.to_string(),
-            };
-            let _ = say(&mut write, Wanted { next: 0, problem }).await;
-        }
-        let _ = write.shutdown().await;
+        let served = self.exchange(cluster, Messages::new(read), &mut write).await;
+        // It is told why, if it still listens.
+        let problem = match &served {
+            Ok(_) => None,
+            Err(ReceiveError::Stream(_)) => return served,
+            Err(ReceiveError::Store(error)) => Some(format!("{}: {error}", error.code().code)),
+            Err(error @ (ReceiveError::NoHello | ReceiveError::BadBatch(_) | ReceiveError::Replaced)) => {
+                Some(error.to_string())
+            }
+        };
+        let goodbye = async {
+            if let Some(problem) = problem {
+                let _ = say(&mut write, Wanted { next: 0, problem }).await;
+            }
+            let _ = write.shutdown().await;
+        };
+        let _ = timeout(GOODBYE, goodbye).await;
         served
     }
 
+    /// From the first word to the last batch. What has been read of a batch goes with it.
     async fn exchange<R, W>(
         &self,
         cluster: &ClusterName,
-        messages: &mut Messages<R>,
+        mut messages: Messages<R>,
         write: &mut W,
     ) -> Result<Received, ReceiveError>
     where
@@ -102,12 +118,36 @@ impl Receiver {
         let hello = hello.ok_or(ReceiveError::NoHello)?;
         let kind = Kind::parse(&hello.kind).map_err(|_| ReceiveError::NoHello)?;
         let spool = SpoolId(hello.spool.as_ref().try_into().map_err(|_| ReceiveError::NoHello)?);
-        let mut follows = self.store.wanted(cluster, spool, &kind)?;
+        let place = self.lanes.enter(cluster, &kind)?;
+        tokio::select! {
+            biased;
+            () = place.taken_over() => Err(ReceiveError::Replaced),
+            received = self.take(cluster, spool, &kind, messages, write) => received,
+        }
+    }
+
+    /// Takes batches of one lane until they end.
+    async fn take<R, W>(
+        &self,
+        cluster: &ClusterName,
+        spool: SpoolId,
+        kind: &Kind,
+        mut messages: Messages<R>,
+        write: &mut W,
+    ) -> Result<Received, ReceiveError>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        let mut follows = self.store.wanted(cluster, spool, kind)?;
         say(write, Wanted { next: follows, problem: String::new() }).await?;
         let mut received = Received::default();
         let mut waiting = Waiting::default();
         let mut more = true;
         while more || !waiting.is_empty() {
+            if !waiting.has_room() {
+                messages.pause();
+            }
             tokio::select! {
                 biased;
                 stored = waiting.front(), if !waiting.is_empty() => {
@@ -127,7 +167,7 @@ impl Receiver {
                         received.bytes += u64::try_from(batch.encoded_len()).unwrap_or(u64::MAX);
                         let batch = checked(batch).await?;
                         let (next, bytes) = (batch.next(), batch.plain_len());
-                        waiting.push(self.store.submit(cluster, spool, &kind, batch, follows).await?, bytes);
+                        waiting.push(self.store.submit(cluster, spool, kind, batch, follows).await?, bytes);
                         follows = follows.max(next);
                     }
                 },

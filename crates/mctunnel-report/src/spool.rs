@@ -15,6 +15,7 @@ pub(crate) use lane::{Checkpoints, Lane};
 use crate::{
     Kind, Record, ReportError,
     batch::{MOST_PLAIN, MOST_RECORDS, USUAL_PLAIN, room_for},
+    kind::MOST_CUSTOM,
     segments,
 };
 use bytes::Bytes;
@@ -30,9 +31,6 @@ use std::{
 };
 use tokio::sync::watch;
 use writer::{LaneWriter, SourceProgress};
-
-/// The most kinds of one spool: each has a file open and a thread.
-pub const MOST_KINDS: usize = 32;
 
 /// A spool. Cheap to clone; all clones are the same spool. The last one that is dropped waits until what is being written is written.
 #[derive(Clone)]
@@ -222,8 +220,10 @@ impl Spool {
         if let Some(lane) = lanes.get(kind) {
             return Ok(Arc::clone(lane));
         }
-        if lanes.len() >= MOST_KINDS {
-            return Err(ReportError::TooManyKinds(lanes.len()));
+        // Each has a file open and a thread, and the hub takes no more of one cluster.
+        let custom = lanes.keys().filter(|kind| !kind.is_built_in()).count();
+        if !kind.is_built_in() && custom >= MOST_CUSTOM {
+            return Err(ReportError::TooManyKinds(custom));
         }
         let config = self.inner.particular.get(kind).unwrap_or(&self.inner.usual);
         let lane = Arc::new(LaneWriter::start(&self.dir_of(kind), config)?);

@@ -7,6 +7,9 @@ pub(crate) mod query;
 pub(crate) mod reader;
 mod writer;
 
+#[cfg(test)]
+mod tests;
+
 pub use query::{Query, StoredRecord};
 pub use reader::StoreReader;
 
@@ -26,7 +29,7 @@ use std::{
 use tokio::sync::{oneshot, watch};
 use writer::StoreWriter;
 
-/// The most kinds of one hub: each has a file open.
+/// The most kinds of one hub: each has a file open. Those that are built in are never among those that are too many.
 pub const MOST_KINDS: usize = 128;
 
 /// How long records are kept, and how many bytes of each kind.
@@ -73,6 +76,7 @@ struct Inner {
     dir: PathBuf,
     shared: Arc<Shared>,
     writer: StoreWriter,
+    retention: Retention,
     /// Held as long as the store is open.
     _lock: File,
 }
@@ -99,18 +103,19 @@ impl Store {
         }
         let shared = Arc::new(Shared { indexes: RwLock::new(indexes), changed: watch::Sender::new(0) });
         let writer = StoreWriter::start(dir, logs, retention, Arc::clone(&shared))?;
-        Ok(Self { inner: Arc::new(Inner { dir: dir.to_owned(), shared, writer, _lock: lock }) })
+        Ok(Self { inner: Arc::new(Inner { dir: dir.to_owned(), shared, writer, retention, _lock: lock }) })
     }
 
     /// The number that is wanted next of a lane.
     pub(crate) fn wanted(&self, cluster: &ClusterName, spool: SpoolId, kind: &Kind) -> Result<u64, ReportError> {
         let indexes = self.inner.shared.indexes.read();
         let key = LaneKey { cluster: cluster.clone(), spool };
-        match indexes.get(kind) {
-            Some(index) => Ok(index.lanes.get(&key).map_or(1, |mark| mark.next)),
-            None if indexes.len() >= MOST_KINDS => Err(ReportError::TooManyKinds(indexes.len())),
-            None => Ok(1),
+        if let Some(mark) = indexes.get(kind).and_then(|index| index.lanes.get(&key)) {
+            return Ok(mark.next);
         }
+        let known = indexes.iter().map(|(kind, index)| (kind, &index.lanes));
+        index::check_new_kind(kind, cluster, log::now().saturating_sub(self.inner.retention.age.as_secs()), known)?;
+        Ok(1)
     }
 
     /// Hands a batch that was checked over to be stored; waits while too many wait. `follows` is the number behind the batch that came

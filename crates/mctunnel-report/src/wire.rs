@@ -3,11 +3,18 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 use prost::Message;
-use std::io;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use std::{io, time::Duration};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    time::{Instant, timeout_at},
+};
 
 /// The most bytes of a message that is not a batch.
 pub(crate) const MOST_SMALL: usize = 4096;
+
+/// How long a message may take from its first byte to its last: the largest at 9 KiB a second. Who stops in between has us keep
+/// what has come.
+pub(crate) const MOST_TIME: Duration = Duration::from_secs(120);
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Hello {
@@ -30,24 +37,41 @@ pub(crate) struct Wanted {
 pub(crate) struct Messages<R> {
     io: R,
     buffer: BytesMut,
+    /// When the message that is coming was begun.
+    begun: Option<Instant>,
 }
 
 impl<R: AsyncRead + Unpin> Messages<R> {
     pub(crate) fn new(io: R) -> Self {
-        Self { io, buffer: BytesMut::new() }
+        Self { io, buffer: BytesMut::new(), begun: None }
+    }
+
+    /// We do not read for a while: that is not the other side's fault.
+    pub(crate) fn pause(&mut self) {
+        self.begun = None;
     }
 
     /// The next message, of at most so many bytes; `None` at a clean end between two. Cancel safe.
     pub(crate) async fn next<M: Message + Default>(&mut self, most: usize) -> io::Result<Option<M>> {
         loop {
             if let Some(bytes) = self.whole(most)? {
+                self.begun = None;
                 return M::decode(bytes).map(Some).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error));
             }
-            if self.io.read_buf(&mut self.buffer).await? == 0 {
+            if self.read().await? == 0 {
                 let cut = || io::Error::new(io::ErrorKind::UnexpectedEof, "the stream ended inside a message");
                 return if self.buffer.is_empty() { Ok(None) } else { Err(cut()) };
             }
         }
+    }
+
+    async fn read(&mut self) -> io::Result<usize> {
+        if self.buffer.is_empty() {
+            return self.io.read_buf(&mut self.buffer).await;
+        }
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "a message was begun and not finished in time");
+        timeout_at(begun + MOST_TIME, self.io.read_buf(&mut self.buffer)).await.map_err(late)?
     }
 
     /// A message that has arrived as a whole.
@@ -84,6 +108,7 @@ fn length(buffer: &[u8]) -> io::Result<Option<(usize, usize)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::AsyncWriteExt as _;
 
     #[tokio::test]
     async fn messages_come_out_as_they_went_in_however_they_are_cut() {
@@ -107,6 +132,26 @@ mod tests {
         for bytes in [long.as_slice(), &whole[..whole.len() - 1], &[0xff; 9], &[0x80]] {
             assert!(Messages::new(bytes).next::<Wanted>(MOST_SMALL).await.is_err(), "{bytes:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t40_a_message_that_is_begun_is_finished_in_time_or_given_up() {
+        let whole = Wanted { next: 7, problem: "x".repeat(200) }.encode_length_delimited_to_vec();
+        let (mut slow, io) = tokio::io::duplex(1 << 10);
+        let mut messages = Messages::new(io);
+        // Between two messages there is all the time in the world.
+        let quiet = tokio::time::timeout(MOST_TIME * 9, messages.next::<Wanted>(MOST_SMALL)).await;
+        assert!(quiet.is_err());
+        let began = Instant::now();
+        let trickling = async {
+            for byte in &whole {
+                slow.write_all(&[*byte]).await.unwrap();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let (heard, ()) = tokio::join!(messages.next::<Wanted>(MOST_SMALL), trickling);
+        assert_eq!(heard.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() >= MOST_TIME, "{:?}", began.elapsed());
     }
 
     /// Gives a few bytes at a time.

@@ -98,7 +98,10 @@ fn a_token_in_the_environment_or_in_a_file_counts_too() {
 
 #[test]
 fn the_second_agent_of_a_one_use_token_ends_with_the_reason_and_the_hub_records_it() {
-    let hub = Hub::start(&[]);
+    let place = tempfile::tempdir().expect("a directory");
+    let log = place.path().join("audit.log");
+    let log = log.to_str().expect("UTF-8");
+    let hub = Hub::start(&["--audit-log", log]);
     let token = token(&hub, "cluster-a", &[]);
     let (one, two) = (hub.path("one"), hub.path("two"));
     let mut first = Role::start(hub.dir.path(), "one", &["agent", "--join-token", &token, "--data-dir", &one], &[]);
@@ -124,6 +127,29 @@ fn the_second_agent_of_a_one_use_token_ends_with_the_reason_and_the_hub_records_
     ] {
         assert!(metrics.lines().any(|l| l == line), "{line}\n{metrics}");
     }
+    audit_has_both_uses(log, &id, &token);
+}
+
+/// The audit log says who got the certificate and who did not, by which token, and holds.
+fn audit_has_both_uses(log: &str, id: &str, token: &str) {
+    let recorded = || fs::read_to_string(log).unwrap_or_default();
+    let records = until("both records of the audit log", || {
+        let text = recorded();
+        let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let records: Vec<_> = records.filter(|record| record["gateway"] == "enrol").collect();
+        (records.len() == 2).then_some(records)
+    });
+    let rule = format!("join token {id}");
+    let of = |record: &Value| ["decision", "rule", "source", "end"].map(|key| text(&record[key]).to_owned());
+    assert_eq!(of(&records[0]), ["allowed", rule.as_str(), "127.0.0.1", "clean"]);
+    assert_eq!(text(&records[0]["user"]), "cluster:cluster-a");
+    assert_eq!(of(&records[1]), ["denied", rule.as_str(), "127.0.0.1", "error"]);
+    assert_eq!(text(&records[1]["identity"]), "unknown", "nobody has proven to be one");
+    assert!(text(&records[1]["error"]).starts_with("MCT-ENROL-TOKEN-USED: "), "{}", records[1]);
+    assert!(!recorded().contains(&token[20..50]), "the log shows a secret");
+    let verified = run(&["audit", "verify", log]);
+    assert_eq!(verified.status, Some(0), "{verified:?}");
+    assert!(verified.out.starts_with("The log holds: "), "{verified:?}");
 }
 
 #[test]

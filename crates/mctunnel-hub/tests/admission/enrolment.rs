@@ -132,6 +132,40 @@ async fn the_second_use_of_a_one_use_token_is_refused_and_reported() {
     assert!(!second.path().join("identity.json").exists());
     let serials = stage.clusters.list().unwrap()[0].serials.len();
     assert_eq!(serials, 1, "nothing else was issued");
+    let (granted, refused) = (stage.records.all().remove(0), stage.records.all().remove(1));
+    assert_eq!(granted, format!("cluster:c1 allowed join token {}: ended cleanly", token.id));
+    assert!(
+        refused.starts_with(&format!("somebody denied join token {}: MCT-ENROL-TOKEN-USED: ", token.id)),
+        "{refused}"
+    );
+    assert_eq!(stage.records.all().len(), 2);
+}
+
+#[tokio::test]
+async fn what_cannot_be_recorded_is_not_issued_and_costs_no_use_of_the_token() {
+    let stage = Stage::new().await;
+    let token = stage.token("c1", 1);
+    let home = tempfile::tempdir().unwrap();
+    stage.records.set_full(true);
+
+    let (status, message) = stranger(&stage).await.unary(ENROL_PATH, honest(&token)).await;
+
+    assert_eq!(status, "14", "try again later: {message:?}");
+    assert!(message.starts_with(b"MCT-ENROL-UNRECORDED: "), "{message:?}");
+    let told = stage.seen.wait("the refusal", |h| matches!(h, Happening::EnrolRefused { .. })).await;
+    assert!(matches!(told, Happening::EnrolRefused { code: "MCT-ENROL-UNRECORDED", .. }), "{told:?}");
+    assert_eq!(stage.seen.count(|h| matches!(h, Happening::AgentEnrolled { .. })), 0);
+    stage.records.set_full(false);
+    stage.enrol(&token, home.path()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_message_that_is_none_is_recorded_as_well() {
+    let stage = Stage::new().await;
+    let (status, _) = stranger(&stage).await.unary(ENROL_PATH, framed(&[0xff; 9])).await;
+    assert_eq!(status, "3");
+    let record = stage.records.all().pop().expect("a record");
+    assert!(record.starts_with("somebody denied nothing: MCT-ENROL-"), "{record}");
 }
 
 #[tokio::test]

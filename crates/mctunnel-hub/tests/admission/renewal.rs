@@ -99,6 +99,12 @@ async fn renew_needs_a_certificate_that_counts() {
     let told = stage.seen.wait("the refusal", |h| matches!(h, Happening::EnrolRefused { .. })).await;
     assert!(matches!(&told, Happening::EnrolRefused { cluster: Some(c), .. } if c.as_str() == "c1"), "{told:?}");
 
+    // Each is written down, with the certificate that was shown.
+    let by = format!("certificate {}", enrolled.bundle.certificate().unwrap().serial);
+    let records = stage.records.all();
+    assert_eq!(records[1], format!("cluster:c1 allowed {by}: ended cleanly"));
+    assert!(records[2].starts_with(&format!("cluster:c1 denied {by}: MCT-ENROL-RENEW-CLUSTER: ")), "{records:?}");
+
     // Without any, it is not even TLS.
     let none = Manner { shown: None, alpn: &["h2"], version: &TLS13 }.application_bytes(&stage).await;
     assert_eq!(none, 0);

@@ -2,16 +2,14 @@
 
 use crate::{
     fake_agent::{FakeAgent, Shown},
-    stage::{LIMIT, Recorder, Stage, cluster},
+    stage::{LIMIT, Recorder, Records, Stage, cluster},
 };
 use mctunnel_agent::Agent;
 use mctunnel_core::{
-    Audit, AuditFull, AuditOutcome, AuditSlot, AuditSubject, Endpoint, Happening, OpenError, Priority, Protocol,
-    clusters::Labels, routing::headers_to_hub, target::Label,
+    Endpoint, Happening, OpenError, Priority, Protocol, clusters::Labels, routing::headers_to_hub, target::Label,
 };
 use mctunnel_hub::{HubService, HubServices, ServiceTable};
 use mctunnel_mux::{Frame, Header, Open, RefuseCode};
-use parking_lot::Mutex;
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -241,36 +239,22 @@ async fn t23_a_stream_to_the_hub_cannot_claim_another_cluster() {
     }
     assert!(target.came.try_recv().is_err(), "nothing was dialled");
     assert!(agent.is_alive().await, "a refusal ends no tunnel");
+    // Each of them is written down, with who it was.
+    let elsewhere =
+        "cluster:c1 denied a stream: MCT-SERVICE-BAD-REQUEST: the stream says that it is of another cluster";
+    let twice = "cluster:c1 denied a stream: MCT-SERVICE-BAD-REQUEST: a routing header stands there twice";
+    let unnamed = "cluster:c1 denied tcp: MCT-SERVICE-BAD-REQUEST: the stream names no service";
+    let unserved =
+        "cluster:c1 denied report: MCT-SERVICE-NOT-ALLOWED: this hub offers clusters nothing by the protocol report";
+    assert_eq!(stage.records.all(), [elsewhere, twice, elsewhere, unnamed, unserved]);
 }
 
-// === Records ===
-
-/// An audit log in memory, one line a stream.
-#[derive(Debug, Clone, Default)]
-struct Records(Arc<Mutex<Vec<String>>>);
-
-impl Records {
-    fn all(&self) -> Vec<String> {
-        self.0.lock().clone()
-    }
-}
-
-impl Audit for Records {
-    fn begin(&self) -> Result<Box<dyn AuditSlot>, AuditFull> {
-        Ok(Box::new(Slot(self.clone())))
-    }
-}
-
-struct Slot(Records);
-
-impl AuditSlot for Slot {
-    fn started(&mut self, _: &AuditSubject) {}
-
-    fn finish(self: Box<Self>, subject: &AuditSubject, outcome: &AuditOutcome) {
-        let who = subject.identity.as_ref().map(ToString::to_string).unwrap_or_default();
-        let decision = subject.decision.as_ref().expect("it was decided");
-        let verb = if decision.is_allowed() { "allowed" } else { "denied" };
-        let end = outcome.error.clone().unwrap_or_else(|| "ended cleanly".to_owned());
-        self.0.0.lock().push(format!("{who} {verb} {}: {end}", decision.rule()));
-    }
+#[tokio::test]
+async fn a_hub_without_services_records_whoever_asks_for_one() {
+    let mut stage = Stage::new().await;
+    let agent = stage.honest_agent("c1").await;
+    let error = refusal(&agent, "hub-apiserver").await;
+    assert!(matches!(&error, OpenError::NotAllowed(_)), "{error:?}");
+    let record = stage.records.all().pop().expect("a record");
+    assert!(record.starts_with("cluster:c1 denied hub-apiserver: MCT-SERVICE-NOT-ALLOWED: "), "{record}");
 }

@@ -6,15 +6,25 @@ use mctunnel_agent::{
     enrol::{EnrolFailed, Enroller},
 };
 use mctunnel_core::{
-    ClusterName, Destination, Endpoint, Happening, Observe, Open, OpenError, OpenRequest, clusters::SharedClusters,
+    Audit, AuditFull, AuditOutcome, AuditSlot, AuditSubject, ClusterName, Destination, Endpoint, Happening, Observe,
+    Open, OpenError, OpenRequest, clusters::SharedClusters,
 };
-use mctunnel_hub::{Config, Hub, HubServices};
+use mctunnel_hub::{Config, Hub, HubServices, cluster_adapter::DynClusterAdapter};
 use mctunnel_identity::{
     AgentStore, ClusterFiles, ClusterLedger, EnrolledAgent, Enrolment, HUB_SERVER_NAME, HubAuthority, JoinBundle,
     JoinToken, JoinTokenFiles, JoinTokens, NewJoinToken, RecordedCertificate, enrolment::AGENT_CERTIFICATE_LIFETIME,
 };
 use parking_lot::Mutex;
-use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -35,6 +45,8 @@ pub(crate) struct Stage {
     pub(crate) hub: Hub,
     pub(crate) address: SocketAddr,
     pub(crate) seen: Arc<Recorder>,
+    /// What the hub itself wrote into its audit log.
+    pub(crate) records: Records,
     echo: u16,
     tasks: JoinSet<()>,
 }
@@ -76,12 +88,19 @@ impl Stage {
             .await
     }
 
+    /// A hub with other knobs, and with somebody who serves the streams that clusters open.
+    pub(crate) async fn adapting(change: impl FnOnce(&mut Config), adapter: Arc<dyn DynClusterAdapter>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = HubAuthority::open_or_create(dir.path(), &[]).unwrap();
+        Self::start_offering(dir, authority, AGENT_CERTIFICATE_LIFETIME, change, |_| Some(adapter)).await
+    }
+
     async fn start_offering(
         dir: TempDir,
         authority: HubAuthority,
         lifetime: Duration,
         change: impl FnOnce(&mut Config),
-        services: impl FnOnce(SharedClusters) -> Option<Arc<HubServices>>,
+        services: impl FnOnce(SharedClusters) -> Option<Arc<dyn DynClusterAdapter>>,
     ) -> Self {
         let mut config = Config::default();
         change(&mut config);
@@ -92,8 +111,9 @@ impl Stage {
             .with_lifetime(lifetime);
         let seen = Arc::new(Recorder::default());
         let observer = Arc::clone(&seen);
+        let records = Records::default();
         let hub = Hub::builder(&authority, Arc::new(clusters.clone())).config(config).observer(observer);
-        let mut hub = hub.enrolment(enrolment);
+        let mut hub = hub.enrolment(enrolment).audit(Arc::new(records.clone()));
         if let Some(services) = services(Arc::new(clusters.clone())) {
             hub = hub.cluster_adapter(services);
         }
@@ -106,7 +126,7 @@ impl Stage {
         let echo = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = echo.local_addr().unwrap().port();
         tasks.spawn(serve_echo(echo));
-        Self { dir, authority, clusters, tokens, hub, address, seen, echo: port, tasks }
+        Self { dir, authority, clusters, tokens, hub, address, seen, records, echo: port, tasks }
     }
 
     /// Stops the hub and starts another in the same directory.
@@ -288,5 +308,42 @@ impl Recorder {
 
     pub(crate) fn count(&self, is_it: impl Fn(&Happening) -> bool) -> usize {
         self.happenings.lock().iter().filter(|h| is_it(h)).count()
+    }
+}
+
+// === Records ===
+
+/// An audit log in memory, one line each.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Records(Arc<Mutex<Vec<String>>>, Arc<AtomicBool>);
+
+impl Records {
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.0.lock().clone()
+    }
+
+    /// Takes nothing from now on, or again.
+    pub(crate) fn set_full(&self, full: bool) {
+        self.1.store(full, Ordering::Relaxed);
+    }
+}
+
+impl Audit for Records {
+    fn begin(&self) -> Result<Box<dyn AuditSlot>, AuditFull> {
+        if self.1.load(Ordering::Relaxed) { Err(AuditFull) } else { Ok(Box::new(Slot(self.clone()))) }
+    }
+}
+
+struct Slot(Records);
+
+impl AuditSlot for Slot {
+    fn started(&mut self, _: &AuditSubject) {}
+
+    fn finish(self: Box<Self>, subject: &AuditSubject, outcome: &AuditOutcome) {
+        let who = subject.identity.as_ref().map_or_else(|| "somebody".to_owned(), ToString::to_string);
+        let decision = subject.decision.as_ref().expect("it was decided");
+        let verb = if decision.is_allowed() { "allowed" } else { "denied" };
+        let end = outcome.error.clone().unwrap_or_else(|| "ended cleanly".to_owned());
+        self.0.0.lock().push(format!("{who} {verb} {}: {end}", decision.rule()));
     }
 }

@@ -1,11 +1,13 @@
 //! Peers that begin a handshake and stall, or connect in masses: they wait at their own cost, and others get in meanwhile (T40).
 
 use crate::{
-    fake_agent::{Manner, Shown},
-    stage::{LIMIT, Stage},
+    fake_agent::{FakeAgent, Manner, Shown},
+    stage::{LIMIT, Stage, cluster},
 };
-use mctunnel_core::Happening;
+use mctunnel_core::{Happening, Protocol, routing::headers_to_hub};
+use mctunnel_hub::{ClusterAdapter, FromCluster};
 use mctunnel_identity::HUB_SERVER_NAME;
+use mctunnel_mux::{Frame, Open};
 use rustls::ClientConnection;
 use rustls_pki_types::ServerName;
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -75,4 +77,32 @@ async fn t40_one_address_cannot_take_every_place_in_the_queue() {
         assert!(reason.contains("from this address"), "{reason}");
     }
     assert!(gets_in(&stage).await);
+}
+
+/// Joins every stream and keeps it.
+struct Keeps;
+
+impl ClusterAdapter for Keeps {
+    fn protocol(&self) -> Protocol {
+        Protocol::tcp()
+    }
+
+    async fn serve(self: Arc<Self>, opened: FromCluster) {
+        let _joined = opened.join("nothing").unwrap();
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn t40_streams_that_clusters_have_open_take_no_place_in_the_queue() {
+    let stage = Stage::adapting(|config| config.waiting_handshakes = 8, Arc::new(Keeps)).await;
+    let (mut agent, _) = FakeAgent::register(&stage, Shown::honest(&stage.join_bundle("c2")), "one").await;
+    for id in 0..20 {
+        let headers = headers_to_hub(&Protocol::tcp(), &cluster("c2"), None);
+        agent.send(&Frame::Open((id * 2 + 1).into(), 1 << 16, Open { headers, ..Open::default() }));
+        let answer = agent.next().await;
+        assert!(matches!(answer, Some(Frame::Joined { .. })), "{answer:?}");
+    }
+    assert!(gets_in(&stage).await);
+    assert_eq!(stage.seen.count(|h| matches!(h, Happening::PeerRefused { .. })), 0);
 }

@@ -1,6 +1,11 @@
 //! What is in the log of a kind: which batches where, and how far each lane is. Made anew from the log at each start.
 
-use crate::{SpoolId, segments::Place};
+use super::MOST_KINDS;
+use crate::{
+    Kind, ReportError, SpoolId,
+    kind::{BUILT_IN, MOST_CUSTOM},
+    segments::Place,
+};
 use mctunnel_core::ClusterName;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -63,6 +68,31 @@ impl Index {
         while self.batches.front().is_some_and(|batch| batch.place.segment <= segment) {
             self.batches.pop_front();
         }
+    }
+}
+
+/// Checks that a cluster may begin with a kind: whatever others report, there is room for the kinds that are built in, and one cluster
+/// does not take all the others. Its kinds of which nothing came since a time do not count.
+pub(crate) fn check_new_kind<'a>(
+    kind: &Kind,
+    cluster: &ClusterName,
+    since: u64,
+    known: impl Iterator<Item = (&'a Kind, &'a BTreeMap<LaneKey, Mark>)>,
+) -> Result<(), ReportError> {
+    if kind.is_built_in() {
+        return Ok(());
+    }
+    let (mut all, mut own) = (0, 0);
+    let first = LaneKey { cluster: cluster.clone(), spool: SpoolId([0; 16]) };
+    for (_, lanes) in known.filter(|(other, _)| *other != kind && !other.is_built_in()) {
+        all += 1;
+        let mut lanes = lanes.range(&first..).take_while(|(key, _)| key.cluster == *cluster);
+        own += usize::from(lanes.any(|(_, mark)| mark.used >= since));
+    }
+    match (own >= MOST_CUSTOM, all >= MOST_KINDS - BUILT_IN.len()) {
+        (true, _) => Err(ReportError::TooManyKinds(own)),
+        (false, true) => Err(ReportError::TooManyKinds(all)),
+        (false, false) => Ok(()),
     }
 }
 

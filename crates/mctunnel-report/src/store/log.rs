@@ -81,7 +81,7 @@ impl Stored {
         }
     }
 
-    fn key(&self) -> Option<LaneKey> {
+    pub(super) fn key(&self) -> Option<LaneKey> {
         lane_key(&self.cluster, &self.spool)
     }
 }
@@ -166,6 +166,10 @@ impl KindLog {
         }
         let added = indexed(key.cluster.clone(), place, stored.position, &batch);
         Ok((Some(Change { key, mark, forgotten, added }), mark.next))
+    }
+
+    pub(super) fn lanes(&self) -> &BTreeMap<LaneKey, Mark> {
+        &self.lanes
     }
 
     /// Returns when everything that was appended is on disk.

@@ -2,6 +2,7 @@
 
 use super::{
     Retention, Shared,
+    index::check_new_kind,
     log::{Change, KindLog, Stored, now},
 };
 use crate::{Kind, ReportError};
@@ -135,7 +136,8 @@ impl Writing {
         let mut by_kind: BTreeMap<Kind, Appended> = BTreeMap::new();
         for Job { kind, stored, follows, answer, .. } in jobs {
             let appended = by_kind.entry(kind.clone()).or_default();
-            match self.log(&kind).and_then(|log| log.append(stored, follows)) {
+            let admitted = self.check_kind(&kind, &stored);
+            match admitted.and_then(|()| self.log(&kind)).and_then(|log| log.append(stored, follows)) {
                 Ok((change, next)) => {
                     appended.changes.extend(change);
                     appended.answers.push((answer, next));
@@ -168,12 +170,19 @@ impl Writing {
         answers.into_iter().for_each(|(answer, next)| drop(answer.send(Ok(next))));
     }
 
+    /// Whether the cluster of a batch may have that kind. Asked here too: who asked before may have been many at once.
+    fn check_kind(&self, kind: &Kind, stored: &Stored) -> Result<(), ReportError> {
+        let key = stored.key().ok_or(ReportError::Ended)?;
+        if self.logs.get(kind).is_some_and(|log| log.lanes().contains_key(&key)) {
+            return Ok(());
+        }
+        let since = now().saturating_sub(self.retention.age.as_secs());
+        check_new_kind(kind, &key.cluster, since, self.logs.iter().map(|(kind, log)| (kind, log.lanes())))
+    }
+
     /// The log of a kind, which is made if it is not there.
     fn log(&mut self, kind: &Kind) -> Result<&mut KindLog, ReportError> {
         if !self.logs.contains_key(kind) {
-            if self.logs.len() >= super::MOST_KINDS {
-                return Err(ReportError::TooManyKinds(self.logs.len()));
-            }
             let (log, index) = KindLog::open(&self.dir.join(kind.as_str()), self.retention)?;
             self.shared.indexes.write().insert(kind.clone(), index);
             self.logs.insert(kind.clone(), log);
