@@ -66,7 +66,8 @@ impl PinnedTargets {
             (Scheme::Https, Some(roots)) => Some(ExpectedPeer { name: address.ip().to_string(), roots }),
             (Scheme::Https, None) => return Err(invalid()),
         };
-        self.kube_api = Some(Located { addresses: vec![address], authority: address.to_string(), tls, pinned: true });
+        self.kube_api =
+            Some(Located { addresses: vec![address], preferred: 0, authority: address.to_string(), tls, pinned: true });
         Ok(self)
     }
 
@@ -101,7 +102,13 @@ impl PinnedTargets {
                 return Some(Err(LocateError::Forbidden(reason)));
             }
         };
-        Some(Ok(Located { addresses: vec![address], authority: format!("{name}:{port}"), tls, pinned: true }))
+        Some(Ok(Located {
+            addresses: vec![address],
+            preferred: 0,
+            authority: format!("{name}:{port}"),
+            tls,
+            pinned: true,
+        }))
     }
 }
 

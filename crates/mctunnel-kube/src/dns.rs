@@ -98,7 +98,7 @@ impl DnsLocator {
             let message = format!("service {service} must not be reached through a tunnel: {}", refused.join(", "));
             return Err(LocateError::Forbidden(message));
         }
-        Ok(Located { addresses, authority: format!("{called}:{port}"), tls, pinned: false })
+        Ok(Located { addresses, preferred: 0, authority: format!("{called}:{port}"), tls, pinned: false })
     }
 
     /// Whom to expect behind a service.

@@ -6,7 +6,7 @@ use crate::{
     follow::Follower,
     object::{EndpointSlice, Service},
     scope::{Knowledge, Scope},
-    select::{choose_endpoints, choose_port},
+    select::{ChosenEndpoints, choose_endpoints, choose_port},
 };
 use mctunnel_core::{Locate, LocateError, Located, ServiceTarget, Target, target::Label};
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
@@ -124,8 +124,9 @@ impl KubeLocator {
         }
         let api_server = self.api_addresses().await;
         match self.find(scope, &service, target, &api_server)? {
-            Found::Endpoints { addresses, port } => Ok(Located {
+            Found::Endpoints { chosen: ChosenEndpoints { addresses, preferred }, port } => Ok(Located {
                 addresses,
+                preferred,
                 authority: format!("{}:{port}", service.dns()),
                 tls: self.dns.expect(target, &service, service.dns())?,
                 pinned: false,
@@ -155,8 +156,8 @@ impl KubeLocator {
                 return Ok(Found::External { name: Arc::clone(name), port });
             }
             let port = choose_port(service, known, &target.port)?;
-            let addresses = choose_endpoints(service, port, &view.slices(service), api_server, rand::random())?;
-            Ok(Found::Endpoints { addresses, port: port.number })
+            let chosen = choose_endpoints(service, port, &view.slices(service), api_server, rand::random())?;
+            Ok(Found::Endpoints { chosen, port: port.number })
         })
     }
 
@@ -184,7 +185,7 @@ impl Locate for KubeLocator {
 
 /// What a service stands for.
 enum Found {
-    Endpoints { addresses: Vec<SocketAddr>, port: u16 },
+    Endpoints { chosen: ChosenEndpoints, port: u16 },
     External { name: Arc<str>, port: u16 },
 }
 

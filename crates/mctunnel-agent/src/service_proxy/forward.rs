@@ -5,9 +5,10 @@ use super::{
     ServiceProxy, Speak,
     connection::TargetBody,
     impersonate::names_a_user,
-    pool::{LongRequest, Sharing, Taken, Unreached},
+    pool::{LongRequest, Sharing, Taken},
     serve::Reached,
 };
+use crate::dial::race::Attempt;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use hyper::{
@@ -158,10 +159,12 @@ async fn send(
     }
 }
 
-fn unreached(located: &Located, Unreached { address, error }: &Unreached) -> Failure {
+fn unreached(located: &Located, Attempt { address, error }: &Attempt) -> Failure {
     let place = format!("{} at {address}", located.authority);
+    let late = || (RefuseCode::TargetTimeout, format!("{place} did not answer in time"));
     let (code, message) = match error {
-        None => (RefuseCode::TargetTimeout, format!("{place} did not answer in time")),
+        None => late(),
+        Some(error) if error.kind() == io::ErrorKind::TimedOut => late(),
         Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             (RefuseCode::TargetRefused, format!("{place} refused the connection"))
         }

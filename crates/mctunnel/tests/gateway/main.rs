@@ -12,6 +12,7 @@ mod bodies;
 mod browser;
 mod connect_tls;
 mod end_to_end;
+mod endpoints;
 mod faults;
 mod forward;
 mod grpc;

@@ -4,7 +4,7 @@ use mctunnel::{
     Agent, ClusterFiles, ClusterName, Gateway, HttpAdapter, HttpConfig, Hub, HubAuthority, JoinBundle, PinnedTargets,
     ServiceProxy, ServiceProxyConfig, ServiceTarget,
     agent::Impersonate,
-    core::{Happening, Observe, PermitService, Secret},
+    core::{Happening, Observe, PermitService, Secret, locate::SharedLocator},
 };
 use parking_lot::Mutex;
 use rustls::{ClientConfig, RootCertStore};
@@ -126,14 +126,23 @@ impl Rig {
     }
 
     async fn run_as(&self, bundle: &JoinBundle, target: SocketAddr, impersonate: Option<Impersonate>) -> RunningAgent {
-        let before = self.hub.tunnels().iter().find(|t| t.cluster == bundle.cluster).map(|t| t.generation);
         let pinned = PinnedTargets::new()
             .pin_kube_api(&format!("http://{target}"), None)
             .and_then(|pinned| pinned.pin_service(&format!("default/web={target}")))
             .and_then(|pinned| pinned.pin_service(&format!("default/hidden={target}")))
             .unwrap();
         let proxy = ServiceProxy::new(Arc::new(pinned), ServiceProxyConfig::default()).kube_api(true);
-        let proxy = proxy.impersonate(impersonate);
+        self.run_proxy(bundle, proxy.impersonate(impersonate)).await
+    }
+
+    /// Starts the agent of a cluster where this one knows the addresses.
+    pub(crate) async fn agent_asking(&self, cluster: &str, locator: SharedLocator) -> RunningAgent {
+        let proxy = ServiceProxy::new(locator, ServiceProxyConfig::default()).kube_api(true);
+        self.run_proxy(&self.bundle(cluster), proxy).await
+    }
+
+    async fn run_proxy(&self, bundle: &JoinBundle, proxy: ServiceProxy) -> RunningAgent {
+        let before = self.hub.tunnels().iter().find(|t| t.cluster == bundle.cluster).map(|t| t.generation);
         let proxy = Arc::new(proxy.services(Arc::new(OnlyWeb)));
         let agent = Agent::builder(bundle)
             .adapter(proxy.http())
