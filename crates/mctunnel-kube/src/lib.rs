@@ -35,6 +35,7 @@ pub mod watch_file;
 
 mod follow;
 mod object;
+mod own_records;
 mod quantity;
 mod scope;
 mod select;
@@ -45,7 +46,7 @@ pub use api_server::ApiServer;
 pub use dns::DnsLocator;
 pub use error::KubeError;
 pub use locator::{KubeLocator, LocatorConfig, Namespaces};
-pub use resolve::{Resolve, Resolving, SystemResolver};
+pub use resolve::{Resolve, Resolving, ResolvingOwn, SystemResolver};
 pub use service::ServiceName;
 pub use service_allow::{InvalidServiceRule, ServiceAllowList};
 pub use service_tls::ServiceTls;

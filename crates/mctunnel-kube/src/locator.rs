@@ -19,7 +19,8 @@ pub struct LocatorConfig {
     pub namespaces: Namespaces,
     /// The zone the agent runs in, as in the label `topology.kubernetes.io/zone` of its node.
     pub zone: Option<String>,
-    /// The cluster's DNS domain, for what may not be watched; without one, the resolver's search domains are tried.
+    /// The cluster's DNS domain, for what may not be watched; without one, the resolver's search domains are tried, which takes
+    /// `allow_external_names`.
     pub cluster_domain: Option<String>,
     /// Whether services of type `ExternalName` may lead out of the cluster.
     pub allow_external_names: bool,
@@ -97,8 +98,9 @@ impl KubeLocator {
             }
         };
         let server = Some(access.api_server().clone());
-        let dns = DnsLocator::with_resolver(config.cluster_domain, config.tls, server, resolver);
         let allow_external_names = config.allow_external_names;
+        let dns = DnsLocator::with_resolver(config.cluster_domain, config.tls, server, resolver)
+            .allow_external_names(allow_external_names);
         Ok(Self { scopes, dns, allow_external_names, changes, _followers: followers })
     }
 
