@@ -15,7 +15,7 @@ impl ServiceProxy {
         let Some((stream, joined)) = offered.join() else { return };
         // 9 pass the exchange
         let passed = Box::pin(forward(self, &reached, speak, split(stream))).await;
-        joined.ended(0, passed.bytes_down, passed.error);
+        joined.ended(passed.bytes_up, passed.bytes_down, passed.error);
     }
 
     /// Steps 6 and 7, up to the addresses; given up when the client goes away.

@@ -144,10 +144,12 @@ impl Rig {
     async fn run_proxy(&self, bundle: &JoinBundle, proxy: ServiceProxy) -> RunningAgent {
         let before = self.hub.tunnels().iter().find(|t| t.cluster == bundle.cluster).map(|t| t.generation);
         let proxy = Arc::new(proxy.services(Arc::new(OnlyWeb)));
+        let happenings = Arc::default();
         let agent = Agent::builder(bundle)
             .adapter(proxy.http())
             .adapter(proxy.grpc())
             .kube_api(proxy.kube_api_locator().unwrap())
+            .observer(Arc::new(Notes(Arc::clone(&happenings))))
             .build()
             .unwrap();
         let running = agent.clone();
@@ -155,7 +157,7 @@ impl Rig {
         loop {
             let now = self.hub.tunnels().iter().find(|t| t.cluster == bundle.cluster).map(|t| t.generation);
             if now.is_some() && now != before {
-                return RunningAgent { agent, _task: task };
+                return RunningAgent { agent, happenings, _task: task };
             }
             tokio::task::yield_now().await;
         }
@@ -190,6 +192,8 @@ pub(crate) fn trusting(authority: &HubAuthority) -> TlsConnector {
 /// An agent that runs until dropped.
 pub(crate) struct RunningAgent {
     pub(crate) agent: Agent,
+    /// What it has reported.
+    pub(crate) happenings: Arc<Mutex<Vec<Happening>>>,
     _task: AbortOnDropHandle<()>,
 }
 
