@@ -5,6 +5,7 @@
 //! service_proxy/forward.rs  step 9: the request to the target, its answer back
 //! service_proxy/pool.rs     connections to targets that are kept for the next exchange
 //! service_proxy/load.rs     which address of a target is next
+//! service_proxy/settings.rs how many exchanges a target takes on a connection
 //! service_proxy/tls.rs      whom to believe at the other end
 //! ```
 
@@ -14,6 +15,7 @@ mod impersonate;
 mod load;
 mod pool;
 mod serve;
+mod settings;
 mod tls;
 
 use crate::adapter::{Offered, ProxyAdapter};

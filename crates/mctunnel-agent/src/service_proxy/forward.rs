@@ -28,7 +28,7 @@ use std::{
     io,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
@@ -149,7 +149,7 @@ async fn send(
     let mut fresh = false;
     loop {
         let mut taken = proxy.pool.take(located, speak, fresh).await.map_err(|error| unreached(located, &error))?;
-        request.body_mut().sharing.clone_from(&taken.sharing);
+        request.body_mut().sharing = taken.sharing.as_ref().map(Arc::downgrade);
         match taken.connection.send(request).await {
             Ok(response) => return Ok((response, taken)),
             Err(mut error) => match error.take_message() {
@@ -289,7 +289,7 @@ pub(super) struct RequestBody {
     /// How many bytes of it were taken, for whoever reports them; none for a request without a body.
     sent: Option<Arc<AtomicU64>>,
     /// The others on the same connection: they are spared a request that turns out to be long.
-    sharing: Option<Arc<Sharing>>,
+    sharing: Option<Weak<Sharing>>,
     long: Option<LongRequest>,
 }
 
@@ -321,7 +321,7 @@ impl Body for RequestBody {
             let bytes = u64::try_from(frame.data_ref().map_or(0, Bytes::len)).unwrap_or(u64::MAX);
             let sent = sent.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
             if sent > LONG && this.long.is_none() {
-                this.long = this.sharing.as_ref().map(Sharing::long_request);
+                this.long = this.sharing.as_ref().and_then(Weak::upgrade).map(|sharing| sharing.long_request());
             }
         }
         Poll::Ready(frame)

@@ -1,6 +1,6 @@
 //! Connections to targets: taken for an exchange, given back when it ended well, thrown away when they were idle for too long.
 //!
-//! HTTP/1.1 connections are for one exchange at a time. HTTP/2 connections are shared by so many as every server allows, but for
+//! HTTP/1.1 connections are for one exchange at a time. HTTP/2 connections are shared by so many as their server takes, but for
 //! those that are taking a long request: a server that does not read it may read nothing else of that connection either.
 
 #[cfg(test)]
@@ -50,8 +50,10 @@ struct Kept {
 }
 
 /// Held by each exchange on a shared connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sharing {
+    /// How many exchanges the target takes on the connection.
+    room: usize,
     long_requests: AtomicUsize,
 }
 
@@ -60,6 +62,10 @@ pub(super) struct Sharing {
 pub(super) struct LongRequest(Arc<Sharing>);
 
 impl Sharing {
+    fn new(room: usize) -> Arc<Self> {
+        Arc::new(Self { room, long_requests: AtomicUsize::new(0) })
+    }
+
     pub(super) fn long_request(self: &Arc<Self>) -> LongRequest {
         self.long_requests.fetch_add(1, Ordering::Relaxed);
         LongRequest(Arc::clone(self))
@@ -67,7 +73,7 @@ impl Sharing {
 
     /// Whether one more exchange may use the connection.
     fn has_room(self: &Arc<Self>) -> bool {
-        Arc::strong_count(self) <= MOST_SHARERS as usize && self.long_requests.load(Ordering::Relaxed) == 0
+        Arc::strong_count(self) <= self.room && self.long_requests.load(Ordering::Relaxed) == 0
     }
 }
 
@@ -170,7 +176,7 @@ impl Pool {
             let own = kept.iter_mut().find(|kept| Arc::ptr_eq(&kept.sharing, &sharing));
             own.into_iter().for_each(|kept| kept.since = Instant::now());
         } else if kept.len() < self.config.max_idle_per_address {
-            kept.push(Kept { connection, since: Instant::now(), sharing: Arc::default() });
+            kept.push(Kept { connection, since: Instant::now(), sharing: Sharing::new(1) });
         }
         self.forget(&mut all);
     }
@@ -204,7 +210,7 @@ impl Pool {
     /// Puts a new connection where others can share it.
     fn share(&self, key: &Key, connection: &Connection) -> Option<Arc<Sharing>> {
         let connection = connection.share()?;
-        let sharing = Arc::new(Sharing::default());
+        let sharing = Sharing::new(connection.room());
         let kept = Kept { connection, since: Instant::now(), sharing: Arc::clone(&sharing) };
         self.kept.lock().entry(key.clone()).or_default().push(kept);
         Some(sharing)
@@ -225,18 +231,17 @@ impl Pool {
     async fn dial(&self, key: &Key) -> io::Result<Connection> {
         let socket = connect(key.address).await?;
         mctunnel_core::keepalive::prepare(&socket);
-        let connection = match &key.tls {
+        match &key.tls {
             Some(peer) => {
                 let stream = self.tls.connect(socket, peer, key.speak).await?;
                 Connection::begin(stream, key.speak).await
             }
             None => Connection::begin(socket, key.speak).await,
-        };
-        connection.map_err(io::Error::other)
+        }
     }
 }
 
-/// Every server we know takes a hundred streams on a connection.
+/// Most servers take a hundred streams on a connection; one that takes more does not get them.
 pub(super) const MOST_SHARERS: u32 = 100;
 /// How many times the time for a dial an exchange waits for its turn to dial.
 const TURN: u32 = 6;
