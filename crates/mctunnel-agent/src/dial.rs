@@ -2,7 +2,7 @@
 //!
 //! It does not retry, does not pool and follows no redirects.
 
-mod race;
+pub(crate) mod race;
 mod resolve;
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,7 @@ pub use resolve::{Resolve, Resolving, SystemResolver};
 use crate::allow::{AllowList, Verdict};
 use mctunnel_core::{Endpoint, Host};
 use mctunnel_mux::RefuseCode;
-use race::{Attempt, race};
+use race::{Attempt, connect, race};
 use std::{io, net::SocketAddr, time::Duration};
 use tokio::{
     net::TcpStream,
@@ -50,7 +50,7 @@ pub async fn dial(
         return Err(DialRefusal::not_allowed(message));
     };
     // 7 dial what was checked, and nothing else
-    match race(*first, rest, deadline).await {
+    match race(*first, rest, deadline, connect).await {
         Ok(stream) => {
             mctunnel_core::keepalive::prepare(&stream);
             Ok(stream)
@@ -70,7 +70,7 @@ pub(crate) async fn dial_located(
     let Some((first, rest)) = addresses.split_first() else {
         return Err(unreachable(format!("{name} has no addresses")));
     };
-    match race(*first, rest, deadline).await {
+    match race(*first, rest, deadline, connect).await {
         Ok(stream) => {
             mctunnel_core::keepalive::prepare(&stream);
             Ok(stream)

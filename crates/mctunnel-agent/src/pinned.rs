@@ -17,6 +17,7 @@ pub struct PinnedTargets {
     kube_api: Option<Located>,
     services: BTreeMap<(Label, Label, ServicePort), SocketAddr>,
     roots: Option<Roots>,
+    roots_of: BTreeMap<(Label, Label), Roots>,
     unchecked: BTreeSet<(Label, Label)>,
     next: Option<SharedLocator>,
 }
@@ -39,6 +40,13 @@ impl PinnedTargets {
     #[must_use]
     pub fn roots(mut self, roots: Roots) -> Self {
         self.roots = Some(roots);
+        self
+    }
+
+    /// Believes these roots and no others for this one service.
+    #[must_use]
+    pub fn roots_of(mut self, namespace: &Label, name: &Label, roots: Roots) -> Self {
+        self.roots_of.insert((namespace.clone(), name.clone()), roots);
         self
     }
 
@@ -66,7 +74,8 @@ impl PinnedTargets {
             (Scheme::Https, Some(roots)) => Some(ExpectedPeer { name: address.ip().to_string(), roots }),
             (Scheme::Https, None) => return Err(invalid()),
         };
-        self.kube_api = Some(Located { addresses: vec![address], authority: address.to_string(), tls, pinned: true });
+        self.kube_api =
+            Some(Located { addresses: vec![address], preferred: 0, authority: address.to_string(), tls, pinned: true });
         Ok(self)
     }
 
@@ -91,8 +100,9 @@ impl PinnedTargets {
             ServicePort::Number(port) => *port,
             ServicePort::Only | ServicePort::Name(_) => address.port(),
         };
-        let unchecked = self.unchecked.contains(&(service.namespace.clone(), service.name.clone()));
-        let tls = match (service.scheme, &self.roots) {
+        let own = (service.namespace.clone(), service.name.clone());
+        let unchecked = self.unchecked.contains(&own);
+        let tls = match (service.scheme, self.roots_of.get(&own).or(self.roots.as_ref())) {
             (Scheme::Http, _) => None,
             (Scheme::Https, _) if unchecked => Some(ExpectedPeer { name: name.clone(), roots: Roots::Unchecked }),
             (Scheme::Https, Some(roots)) => Some(ExpectedPeer { name: name.clone(), roots: roots.clone() }),
@@ -101,7 +111,13 @@ impl PinnedTargets {
                 return Some(Err(LocateError::Forbidden(reason)));
             }
         };
-        Some(Ok(Located { addresses: vec![address], authority: format!("{name}:{port}"), tls, pinned: true }))
+        Some(Ok(Located {
+            addresses: vec![address],
+            preferred: 0,
+            authority: format!("{name}:{port}"),
+            tls,
+            pinned: true,
+        }))
     }
 }
 
@@ -153,3 +169,22 @@ impl fmt::Display for InvalidPin {
 }
 
 impl std::error::Error for InvalidPin {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_service_is_checked_by_its_own_roots_before_those_of_all() {
+        let (all, own) = (Roots::Pem("all".into()), Roots::Pem("own".into()));
+        let (namespace, web) = (Label::parse("default").unwrap(), Label::parse("web").unwrap());
+        let pinned = PinnedTargets::new().roots(all.clone()).roots_of(&namespace, &web, own.clone());
+        let pins = ["default/web=10.0.0.1:443", "default/api=10.0.0.2:443"];
+        let pinned = pins.into_iter().fold(pinned, |pinned, pin| pinned.pin_service(pin).unwrap());
+        for (name, roots) in [("https:web:443", own), ("https:api:443", all)] {
+            let target = Target::Service(ServiceTarget::parse("default", name).unwrap());
+            let located = pinned.locate(&target).await.unwrap();
+            assert_eq!(located.tls.map(|peer| peer.roots), Some(roots), "{name}");
+        }
+    }
+}

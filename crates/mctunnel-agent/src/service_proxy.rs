@@ -4,14 +4,18 @@
 //! service_proxy/serve.rs    a stream: 6 authorise  7 locate, dial  8 join  9 pass the exchange
 //! service_proxy/forward.rs  step 9: the request to the target, its answer back
 //! service_proxy/pool.rs     connections to targets that are kept for the next exchange
+//! service_proxy/load.rs     which address of a target is next
+//! service_proxy/settings.rs how many exchanges a target takes on a connection
 //! service_proxy/tls.rs      whom to believe at the other end
 //! ```
 
 mod connection;
 mod forward;
 mod impersonate;
+mod load;
 mod pool;
 mod serve;
+mod settings;
 mod tls;
 
 use crate::adapter::{Offered, ProxyAdapter};
@@ -29,7 +33,7 @@ pub struct ServiceProxy {
     kube_api: bool,
     impersonate: Option<Impersonate>,
     config: ServiceProxyConfig,
-    pool: Pool,
+    pool: Arc<Pool>,
 }
 
 /// How the proxy treats its targets.
@@ -54,7 +58,7 @@ impl ServiceProxy {
     /// A proxy that reaches nothing yet: see [`kube_api`](Self::kube_api) and [`services`](Self::services).
     #[must_use]
     pub fn new(locator: SharedLocator, config: ServiceProxyConfig) -> Self {
-        let pool = Pool::new(config.clone());
+        let pool = Arc::new(Pool::new(config.clone()));
         Self { locator, services: Arc::new(NoServices), kube_api: false, impersonate: None, config, pool }
     }
 

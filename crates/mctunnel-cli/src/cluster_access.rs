@@ -24,8 +24,11 @@ pub(crate) async fn service_proxy(
     for pin in &settings.pin_services {
         pinned = pinned.pin_service(pin)?;
     }
-    if let Some(path) = &settings.service_ca {
+    if let Some(path) = &settings.service_ca.of_others {
         pinned = pinned.roots(read_roots(path)?);
+    }
+    for (service, path) in &settings.service_ca.of_one {
+        pinned = pinned.roots_of(&service.namespace, &service.name, read_roots(path)?);
     }
     pinned = pinned.insecure(&settings.insecure_services)?;
     let mut knows_kube_api = settings.kube_api.is_some();
@@ -98,14 +101,18 @@ pub(crate) async fn kubernetes(settings: &ClusterSettings) -> anyhow::Result<Opt
 /// Who watches the cluster.
 fn locator(settings: &ClusterSettings, access: &ClusterAccess) -> anyhow::Result<SharedLocator> {
     let mut tls = ServiceTls::default();
-    if let Some(path) = &settings.service_ca {
+    if let Some(path) = &settings.service_ca.of_others {
         tls.default_roots = Some(read(path)?.into());
+    }
+    for (service, path) in &settings.service_ca.of_one {
+        tls.roots.insert(service.clone(), read(path)?.into());
     }
     for service in &settings.insecure_services {
         tls.insecure.insert(ServiceName::parse(service)?);
     }
     let config = LocatorConfig {
         zone: settings.zone.clone(),
+        cluster_domain: Some(settings.cluster_domain.clone()),
         allow_external_names: settings.allow_external_names,
         tls,
         ..LocatorConfig::default()

@@ -12,6 +12,7 @@ mod nearest;
 mod report_table;
 mod reports;
 mod roles;
+mod service_ca;
 mod show;
 mod source;
 mod table;

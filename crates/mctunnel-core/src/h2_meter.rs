@@ -10,9 +10,9 @@ mod scanner;
 mod tests;
 
 pub use rate::Rate;
+pub use scanner::{Scanner, Seen};
 
 use rate::Bucket;
-use scanner::{Scanner, Seen};
 use std::{
     io::{self, IoSlice},
     pin::Pin,

@@ -17,6 +17,8 @@ pub trait Locate: Send + Sync + 'static {
 pub struct Located {
     /// Addresses that are ready to serve, the preferred ones first; never empty.
     pub addresses: Vec<SocketAddr>,
+    /// How many of the first ones are preferred: the others are for when these fail. 0 when all are alike.
+    pub preferred: usize,
     /// What the target calls itself in HTTP, for requests that come without a name of their own: `name.namespace.svc:port`.
     pub authority: String,
     /// Whom to expect there, for targets that speak TLS.

@@ -7,13 +7,14 @@ use crate::{
     entry::Entry,
 };
 use mctunnel_core::{
-    Audit, ClusterName, Decision, Destination, Endpoint, Protocol, Unaudited,
+    Audit, ClusterName, Decision, Destination, Endpoint, Host, Protocol, Unaudited,
     clusters::{Labels, SharedClusters},
+    look_up::look_up,
     splice::splice,
     target::Label,
 };
 use mctunnel_tunnel::RefuseCode;
-use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{net::TcpStream, sync::watch};
 
 /// How long a service may take to accept, its name's resolution included.
@@ -168,9 +169,17 @@ impl fmt::Debug for HubServices {
     }
 }
 
+async fn connect(endpoint: &Endpoint) -> io::Result<TcpStream> {
+    let ips = match &endpoint.host {
+        Host::Ip(ip) => vec![*ip],
+        Host::Name(name) => look_up(name).await?,
+    };
+    let addresses: Vec<SocketAddr> = ips.into_iter().map(|ip| SocketAddr::new(ip, endpoint.port)).collect();
+    TcpStream::connect(&*addresses).await
+}
+
 async fn dial(endpoint: &Endpoint) -> Result<TcpStream, (RefuseCode, String)> {
-    let connecting = TcpStream::connect((endpoint.host.to_string(), endpoint.port));
-    match tokio::time::timeout(DIAL_TIMEOUT, connecting).await {
+    match tokio::time::timeout(DIAL_TIMEOUT, connect(endpoint)).await {
         Ok(Ok(socket)) => {
             mctunnel_core::keepalive::prepare(&socket);
             Ok(socket)

@@ -99,6 +99,7 @@ impl LookedUp {
             Some(problem) => Err(LocateError::Unavailable(format!("the kube-apiserver is not found: {problem}"))),
             None => Ok(Located {
                 addresses: self.with_port(&addresses),
+                preferred: 0,
                 authority: self.server.endpoint.to_string(),
                 tls: self.server.tls.clone(),
                 pinned: false,

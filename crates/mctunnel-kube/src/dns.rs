@@ -1,12 +1,16 @@
 //! Finds services by their DNS names, for agents that may not ask Kubernetes. It knows no ports and no readiness: a port is a
-//! number, and what DNS gives is taken to be ready. Nor does it know an `ExternalName` from another service: who must not be led
-//! out of the cluster needs [`KubeLocator`](crate::KubeLocator) with the right to watch.
+//! number, and what DNS gives is taken to be ready. An `ExternalName` it knows by its standing for another name.
 
 use crate::{
-    ApiServer, Resolve, ServiceName, ServiceTls, SystemResolver, address, api_server::LookedUp, resolve::look_up,
+    ApiServer, Resolve, ServiceName, ServiceTls, SystemResolver, address,
+    api_server::LookedUp,
+    resolve::{look_up, look_up_own},
 };
-use mctunnel_core::{Locate, LocateError, Located, ServicePort, ServiceTarget, Target};
-use std::{net::SocketAddr, sync::Arc};
+use mctunnel_core::{ExpectedPeer, Locate, LocateError, Located, ServicePort, ServiceTarget, Target};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 /// Locates by DNS alone.
 #[derive(Debug)]
@@ -15,6 +19,7 @@ pub struct DnsLocator {
     tls: ServiceTls,
     api: Option<LookedUp>,
     resolver: Arc<dyn Resolve>,
+    allow_external_names: bool,
 }
 
 impl DnsLocator {
@@ -34,7 +39,15 @@ impl DnsLocator {
         resolver: Arc<dyn Resolve>,
     ) -> Self {
         let api = api_server.map(|server| LookedUp::new(server, Arc::clone(&resolver)));
-        Self { domain: domain.filter(|domain| !domain.is_empty()), tls, api, resolver }
+        Self { domain: domain.filter(|domain| !domain.is_empty()), tls, api, resolver, allow_external_names: false }
+    }
+
+    /// Whether services of type `ExternalName` may lead out of the cluster. Without it the addresses of a service's own name
+    /// count and no others, so that without a domain, or with a resolver that cannot tell, there are none.
+    #[must_use]
+    pub fn allow_external_names(mut self, allowed: bool) -> Self {
+        self.allow_external_names = allowed;
+        self
     }
 
     /// The kube-apiserver.
@@ -68,7 +81,16 @@ impl DnsLocator {
             Some(domain) => format!("{host}.{domain}."),
             None => host.clone(),
         };
-        self.locate_name(target, &service, &name, port, host).await
+        let tls = self.expect(target, &service, host.clone())?;
+        let found = if self.allow_external_names {
+            look_up(&*self.resolver, &name).await?
+        } else {
+            look_up_own(&*self.resolver, &name).await?.ok_or_else(|| {
+                let reason = "may stand for another name, in the cluster or outside, which is not allowed";
+                LocateError::Forbidden(format!("service {service} was found by DNS and {reason}"))
+            })?
+        };
+        self.located(&service, found, port, &host, tls).await
     }
 
     /// A service at another name, which is also how it is to be called.
@@ -79,26 +101,28 @@ impl DnsLocator {
         name: &str,
         port: u16,
     ) -> Result<Located, LocateError> {
-        self.locate_name(target, service, name, port, name.trim_end_matches('.').to_owned()).await
+        let called = name.trim_end_matches('.');
+        let tls = self.expect(target, service, called.to_owned())?;
+        let found = look_up(&*self.resolver, name).await?;
+        self.located(service, found, port, called, tls).await
     }
 
-    async fn locate_name(
+    /// What was found, without what must not be reached.
+    async fn located(
         &self,
-        target: &ServiceTarget,
         service: &ServiceName,
-        name: &str,
+        found: Vec<IpAddr>,
         port: u16,
-        called: String,
+        called: &str,
+        tls: Option<ExpectedPeer>,
     ) -> Result<Located, LocateError> {
-        let tls = self.expect(target, service, called.clone())?;
-        let found = look_up(&*self.resolver, name).await?;
         let found = found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
         let (addresses, refused) = address::sift(found, &self.api_addresses().await);
         if addresses.is_empty() {
             let message = format!("service {service} must not be reached through a tunnel: {}", refused.join(", "));
             return Err(LocateError::Forbidden(message));
         }
-        Ok(Located { addresses, authority: format!("{called}:{port}"), tls, pinned: false })
+        Ok(Located { addresses, preferred: 0, authority: format!("{called}:{port}"), tls, pinned: false })
     }
 
     /// Whom to expect behind a service.
@@ -107,7 +131,7 @@ impl DnsLocator {
         target: &ServiceTarget,
         service: &ServiceName,
         called: String,
-    ) -> Result<Option<mctunnel_core::ExpectedPeer>, LocateError> {
+    ) -> Result<Option<ExpectedPeer>, LocateError> {
         let cluster = self.api.as_ref().and_then(|api| api.server.authority());
         self.tls.expect(target.scheme, service, called, cluster).map_err(|_| {
             LocateError::Forbidden(format!(

@@ -38,6 +38,7 @@ pub mod watch_file;
 
 mod follow;
 mod object;
+mod own_records;
 mod quantity;
 mod scope;
 mod select;
@@ -48,7 +49,7 @@ pub use api_server::ApiServer;
 pub use dns::DnsLocator;
 pub use error::KubeError;
 pub use locator::{KubeLocator, LocatorConfig, Namespaces};
-pub use resolve::{Resolve, Resolving, SystemResolver};
+pub use resolve::{Resolve, Resolving, ResolvingOwn, SystemResolver};
 pub use service::ServiceName;
 #[cfg(feature = "token-review")]
 pub use service_account_evidence::ServiceAccountEvidence;

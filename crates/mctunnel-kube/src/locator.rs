@@ -6,7 +6,7 @@ use crate::{
     follow::Follower,
     object::{EndpointSlice, Service},
     scope::{Knowledge, Scope},
-    select::{choose_endpoints, choose_port},
+    select::{ChosenEndpoints, choose_endpoints, choose_port},
 };
 use mctunnel_core::{Locate, LocateError, Located, ServiceTarget, Target, target::Label};
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
@@ -19,7 +19,8 @@ pub struct LocatorConfig {
     pub namespaces: Namespaces,
     /// The zone the agent runs in, as in the label `topology.kubernetes.io/zone` of its node.
     pub zone: Option<String>,
-    /// The cluster's DNS domain, for what may not be watched; without one, the resolver's search domains are tried.
+    /// The cluster's DNS domain, for what may not be watched; without one, the resolver's search domains are tried, which takes
+    /// `allow_external_names`.
     pub cluster_domain: Option<String>,
     /// Whether services of type `ExternalName` may lead out of the cluster.
     pub allow_external_names: bool,
@@ -97,8 +98,9 @@ impl KubeLocator {
             }
         };
         let server = Some(access.api_server().clone());
-        let dns = DnsLocator::with_resolver(config.cluster_domain, config.tls, server, resolver);
         let allow_external_names = config.allow_external_names;
+        let dns = DnsLocator::with_resolver(config.cluster_domain, config.tls, server, resolver)
+            .allow_external_names(allow_external_names);
         Ok(Self { scopes, dns, allow_external_names, changes, _followers: followers })
     }
 
@@ -124,8 +126,9 @@ impl KubeLocator {
         }
         let api_server = self.api_addresses().await;
         match self.find(scope, &service, target, &api_server)? {
-            Found::Endpoints { addresses, port } => Ok(Located {
+            Found::Endpoints { chosen: ChosenEndpoints { addresses, preferred }, port } => Ok(Located {
                 addresses,
+                preferred,
                 authority: format!("{}:{port}", service.dns()),
                 tls: self.dns.expect(target, &service, service.dns())?,
                 pinned: false,
@@ -155,8 +158,8 @@ impl KubeLocator {
                 return Ok(Found::External { name: Arc::clone(name), port });
             }
             let port = choose_port(service, known, &target.port)?;
-            let addresses = choose_endpoints(service, port, &view.slices(service), api_server, rand::random())?;
-            Ok(Found::Endpoints { addresses, port: port.number })
+            let chosen = choose_endpoints(service, port, &view.slices(service), api_server, rand::random())?;
+            Ok(Found::Endpoints { chosen, port: port.number })
         })
     }
 
@@ -184,7 +187,7 @@ impl Locate for KubeLocator {
 
 /// What a service stands for.
 enum Found {
-    Endpoints { addresses: Vec<SocketAddr>, port: u16 },
+    Endpoints { chosen: ChosenEndpoints, port: u16 },
     External { name: Arc<str>, port: u16 },
 }
 

@@ -65,6 +65,13 @@ fn listed(ports: &[KnownPort]) -> String {
     text
 }
 
+/// The addresses of a service's port, as [`Located`](mctunnel_core::Located) has them.
+#[derive(Debug)]
+pub(crate) struct ChosenEndpoints {
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) preferred: usize,
+}
+
 /// The addresses of a service's port.
 ///
 /// Ready endpoints are given, or those that drain if no other is left; those meant for the agent's zone before the others. Each
@@ -75,7 +82,7 @@ pub(crate) fn choose_endpoints(
     slices: &[&KnownSlice],
     api_server: &[SocketAddr],
     random: u64,
-) -> Result<Vec<SocketAddr>, LocateError> {
+) -> Result<ChosenEndpoints, LocateError> {
     let mut refused = Vec::new();
     for state in [EndpointState::Ready, EndpointState::Draining] {
         let in_group = |is_near: bool| {
@@ -89,9 +96,10 @@ pub(crate) fn choose_endpoints(
         far.retain(|address| given.binary_search(address).is_err());
         rotate(&mut given, random);
         rotate(&mut far, random);
+        let preferred = given.len();
         given.append(&mut far);
         if !given.is_empty() {
-            return Ok(given);
+            return Ok(ChosenEndpoints { addresses: given, preferred });
         }
     }
     if !refused.is_empty() {

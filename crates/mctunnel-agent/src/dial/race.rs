@@ -10,20 +10,29 @@ use tokio::{
 };
 
 /// How long an address has the field for itself before the next one joins.
-const STAGGER: Duration = Duration::from_millis(250);
+pub(crate) const STAGGER: Duration = Duration::from_millis(250);
 
 /// The try that says most about why nothing answered.
 #[derive(Debug)]
-pub(super) struct Attempt {
-    pub(super) address: SocketAddr,
+pub(crate) struct Attempt {
+    pub(crate) address: SocketAddr,
     /// `None` when it was still pending at the deadline.
-    pub(super) error: Option<io::Error>,
+    pub(crate) error: Option<io::Error>,
 }
 
 /// Connects to one of the addresses before the deadline.
-pub(super) async fn race(first: SocketAddr, rest: &[SocketAddr], deadline: Instant) -> Result<TcpStream, Attempt> {
+pub(crate) async fn race<T, F>(
+    first: SocketAddr,
+    rest: &[SocketAddr],
+    deadline: Instant,
+    connect: impl Fn(SocketAddr) -> F,
+) -> Result<T, Attempt>
+where
+    T: Send + 'static,
+    F: Future<Output = io::Result<T>> + Send + 'static,
+{
     if !rest.is_empty() {
-        return race_many(first, rest, deadline).await;
+        return race_many(first, rest, deadline, connect).await;
     }
     // The usual case needs no task.
     match timeout_at(deadline, connect(first)).await {
@@ -33,14 +42,24 @@ pub(super) async fn race(first: SocketAddr, rest: &[SocketAddr], deadline: Insta
     }
 }
 
-async fn race_many(first: SocketAddr, rest: &[SocketAddr], deadline: Instant) -> Result<TcpStream, Attempt> {
+async fn race_many<T, F>(
+    first: SocketAddr,
+    rest: &[SocketAddr],
+    deadline: Instant,
+    connect: impl Fn(SocketAddr) -> F,
+) -> Result<T, Attempt>
+where
+    T: Send + 'static,
+    F: Future<Output = io::Result<T>> + Send + 'static,
+{
     let mut waiting = rest.iter().copied();
     let mut next = Some(first);
     let mut running = JoinSet::new();
     let mut told: Option<Attempt> = None;
     loop {
         if let Some(address) = next.take() {
-            running.spawn(async move { (address, connect(address).await) });
+            let connecting = connect(address);
+            running.spawn(async move { (address, connecting.await) });
         }
         let next_joins = if waiting.len() == 0 { deadline } else { deadline.min(Instant::now() + STAGGER) };
         tokio::select! {
@@ -66,7 +85,7 @@ async fn race_many(first: SocketAddr, rest: &[SocketAddr], deadline: Instant) ->
 ///
 /// A socket can connect to itself when the system picks the port being dialled as its own and nothing listens there. That is
 /// a target that refuses, not one that echoes.
-async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+pub(crate) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     if stream.local_addr()? == address {
         return Err(io::ErrorKind::ConnectionRefused.into());

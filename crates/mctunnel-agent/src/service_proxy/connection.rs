@@ -1,6 +1,6 @@
 //! One connection to a target, in either HTTP. Its task ends with it.
 
-use super::{Speak, forward::RequestBody, pool::MOST_SHARERS};
+use super::{Speak, forward::RequestBody, pool::MOST_SHARERS, settings::first_settings};
 use http::{Request, Response};
 use hyper::{
     body::Incoming,
@@ -9,7 +9,7 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use mctunnel_http::MessageBody;
 use mctunnel_tunnel::Stream;
-use std::sync::Arc;
+use std::{io, sync::Arc};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -19,6 +19,8 @@ pub(super) type TargetBody = MessageBody<Stream>;
 /// A connection that takes requests. The last one to drop it ends its task.
 pub(super) struct Connection {
     sender: Sender,
+    /// How many exchanges can be on it at once.
+    room: usize,
     task: Arc<AbortOnDropHandle<()>>,
 }
 
@@ -33,28 +35,34 @@ impl Connection {
     pub(super) async fn begin(
         io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         speak: Speak,
-    ) -> Result<Self, hyper::Error> {
-        let io = TokioIo::new(io);
+    ) -> io::Result<Self> {
         match speak {
             Speak::Http1 => {
-                let (sender, connection) = http1::Builder::new().handshake(io).await?;
+                let (sender, connection) =
+                    http1::Builder::new().handshake(TokioIo::new(io)).await.map_err(io::Error::other)?;
                 let task = tokio::spawn(async move {
                     // What breaks it is told to the exchange that is on it.
                     let _ = connection.with_upgrades().await;
                 });
-                Ok(Self { sender: Sender::Http1(sender), task: Arc::new(AbortOnDropHandle::new(task)) })
+                Ok(Self { sender: Sender::Http1(sender), room: 1, task: Arc::new(AbortOnDropHandle::new(task)) })
             }
             Speak::Http2 => {
+                let (io, told) = first_settings(io);
                 let (sender, connection) = http2::Builder::new(TokioExecutor::new())
                     .timer(TokioTimer::new())
                     .initial_stream_window_size(STREAM_WINDOW)
                     .initial_connection_window_size(CONNECTION_WINDOW)
-                    .handshake(io)
-                    .await?;
+                    .handshake(TokioIo::new(io))
+                    .await
+                    .map_err(io::Error::other)?;
                 let task = tokio::spawn(async move {
                     let _ = connection.await;
                 });
-                Ok(Self { sender: Sender::Http2(sender), task: Arc::new(AbortOnDropHandle::new(task)) })
+                let task = Arc::new(AbortOnDropHandle::new(task));
+                // It is the first thing that a server says; what it says of this later is not looked at.
+                let ended = |_| io::Error::new(io::ErrorKind::UnexpectedEof, "it ended before it began HTTP/2");
+                let streams = told.await.map_err(ended)?.unwrap_or(MOST_SHARERS).clamp(1, MOST_SHARERS);
+                Ok(Self { sender: Sender::Http2(sender), room: streams as usize, task })
             }
         }
     }
@@ -90,8 +98,15 @@ impl Connection {
     pub(super) fn share(&self) -> Option<Self> {
         match &self.sender {
             Sender::Http1(_) => None,
-            Sender::Http2(sender) => Some(Self { sender: Sender::Http2(sender.clone()), task: Arc::clone(&self.task) }),
+            Sender::Http2(sender) => {
+                Some(Self { sender: Sender::Http2(sender.clone()), room: self.room, task: Arc::clone(&self.task) })
+            }
         }
+    }
+
+    /// How many exchanges can be on it at once.
+    pub(super) fn room(&self) -> usize {
+        self.room
     }
 }
 

@@ -5,9 +5,10 @@ use super::{
     ServiceProxy, Speak,
     connection::TargetBody,
     impersonate::names_a_user,
-    pool::{LongRequest, Sharing, Taken, Unreached},
+    pool::{LongRequest, Sharing, Taken},
     serve::Reached,
 };
+use crate::dial::race::Attempt;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use hyper::{
@@ -26,7 +27,10 @@ use mctunnel_tunnel::{RefuseCode, Stream};
 use std::{
     io,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll, ready},
 };
 use tokio::{io::AsyncWriteExt, net::TcpStream};
@@ -35,13 +39,14 @@ use tokio_rustls::client::TlsStream;
 /// How an exchange went.
 #[derive(Debug, Default)]
 pub(super) struct Passed {
+    pub(super) bytes_up: u64,
     pub(super) bytes_down: u64,
     pub(super) error: Option<String>,
 }
 
 impl Passed {
     fn broken(error: &(impl ToString + ?Sized)) -> Self {
-        Self { bytes_down: 0, error: Some(error.to_string()) }
+        Self { error: Some(error.to_string()), ..Self::default() }
     }
 }
 
@@ -74,19 +79,23 @@ pub(super) async fn forward(
     {
         return fail(writer, RefuseCode::Internal, reason).await;
     }
+    let sent = request.body().counted();
     // The client may go away while the target thinks.
     let answered = tokio::select! {
-        answered = send(proxy, located, speak, request) => answered,
-        () = writer.cut() => return Passed::broken("the client went away"),
+        answered = send(proxy, located, speak, request) => Some(answered),
+        () = writer.cut() => None,
     };
-    match (answered, keep) {
-        (Ok((response, taken)), None) => answer(proxy, speak, response, taken, writer).await,
-        (Ok((response, taken)), Some(reader)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+    let mut passed = match (answered, keep) {
+        (Some(Ok((response, taken))), None) => answer(proxy, speak, response, taken, writer).await,
+        (Some(Ok((response, taken))), Some(reader)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
             switch(response, taken, MessageHalves { writer, reader }).await
         }
-        (Ok((response, taken)), Some(_)) => answer(proxy, speak, response, taken, writer).await,
-        (Err(failure), _) => fail(writer, failure.code, failure.message).await,
-    }
+        (Some(Ok((response, taken))), Some(_)) => answer(proxy, speak, response, taken, writer).await,
+        (Some(Err(failure)), _) => fail(writer, failure.code, failure.message).await,
+        (None, _) => Passed::broken("the client went away"),
+    };
+    passed.bytes_up += sent.map_or(0, |sent| sent.load(Ordering::Relaxed));
+    passed
 }
 
 /// A field that says who the client is. Only the agent itself may write one, and it does so from a typed identity.
@@ -140,7 +149,7 @@ async fn send(
     let mut fresh = false;
     loop {
         let mut taken = proxy.pool.take(located, speak, fresh).await.map_err(|error| unreached(located, &error))?;
-        request.body_mut().sharing.clone_from(&taken.sharing);
+        request.body_mut().sharing = taken.sharing.as_ref().map(Arc::downgrade);
         match taken.connection.send(request).await {
             Ok(response) => return Ok((response, taken)),
             Err(mut error) => match error.take_message() {
@@ -158,10 +167,12 @@ async fn send(
     }
 }
 
-fn unreached(located: &Located, Unreached { address, error }: &Unreached) -> Failure {
+fn unreached(located: &Located, Attempt { address, error }: &Attempt) -> Failure {
     let place = format!("{} at {address}", located.authority);
+    let late = || (RefuseCode::TargetTimeout, format!("{place} did not answer in time"));
     let (code, message) = match error {
-        None => (RefuseCode::TargetTimeout, format!("{place} did not answer in time")),
+        None => late(),
+        Some(error) if error.kind() == io::ErrorKind::TimedOut => late(),
         Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             (RefuseCode::TargetRefused, format!("{place} refused the connection"))
         }
@@ -206,9 +217,9 @@ async fn answer(
     match writer.pump(kind, &mut body).await {
         Ok(()) => {
             proxy.pool.give_back(taken).await;
-            Passed { bytes_down: body.bytes, error: None }
+            Passed { bytes_down: body.bytes, ..Passed::default() }
         }
-        Err(error) => Passed { bytes_down: body.bytes, error: Some(error.to_string()) },
+        Err(error) => Passed { bytes_down: body.bytes, ..Passed::broken(&error) },
     }
 }
 
@@ -239,7 +250,9 @@ async fn switch(mut response: Response<Incoming>, taken: Taken, mut halves: Mess
     if error.is_some() && !down.is_whole {
         cut(target.into_inner());
     }
-    let passed = Passed { bytes_down: up.bytes, error: error.map(|error| error.to_string()) };
+    // Up is towards the target: what came out of the stream.
+    let bytes_up = down.bytes + u64::try_from(early.len()).unwrap_or(u64::MAX);
+    let passed = Passed { bytes_up, bytes_down: up.bytes, error: error.map(|error| error.to_string()) };
     drop(taken);
     passed
 }
@@ -273,20 +286,26 @@ async fn fail(mut writer: MessageWriter<Stream>, code: RefuseCode, message: Stri
 /// The request's body; none for upgrades, whose stream is needed whole afterwards.
 pub(super) struct RequestBody {
     body: Option<TargetBody>,
-    sent: usize,
+    /// How many bytes of it were taken, for whoever reports them; none for a request without a body.
+    sent: Option<Arc<AtomicU64>>,
     /// The others on the same connection: they are spared a request that turns out to be long.
-    sharing: Option<Arc<Sharing>>,
+    sharing: Option<Weak<Sharing>>,
     long: Option<LongRequest>,
 }
 
 impl RequestBody {
     fn new(body: Option<TargetBody>) -> Self {
-        Self { body, sent: 0, sharing: None, long: None }
+        let sent = body.as_ref().filter(|body| !body.is_end_stream()).map(|_| Arc::default());
+        Self { body, sent, sharing: None, long: None }
+    }
+
+    fn counted(&self) -> Option<Arc<AtomicU64>> {
+        self.sent.clone()
     }
 }
 
 /// More than most requests have, and less than any server lets come on a connection without reading it.
-const LONG: usize = 16 * 1024;
+const LONG: u64 = 16 * 1024;
 
 impl Body for RequestBody {
     type Data = Bytes;
@@ -298,10 +317,11 @@ impl Body for RequestBody {
         let Some(body) = &mut this.body else { return Poll::Ready(None) };
         let frame = ready!(Pin::new(body).poll_frame(cx));
         let frame = frame.map(|frame| frame.map_err(|_| h2::Error::from(h2::Reason::CANCEL)));
-        if let Some(Ok(frame)) = &frame {
-            this.sent = this.sent.saturating_add(frame.data_ref().map_or(0, Bytes::len));
-            if this.sent > LONG && this.long.is_none() {
-                this.long = this.sharing.as_ref().map(Sharing::long_request);
+        if let (Some(Ok(frame)), Some(sent)) = (&frame, &this.sent) {
+            let bytes = u64::try_from(frame.data_ref().map_or(0, Bytes::len)).unwrap_or(u64::MAX);
+            let sent = sent.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+            if sent > LONG && this.long.is_none() {
+                this.long = this.sharing.as_ref().and_then(Weak::upgrade).map(|sharing| sharing.long_request());
             }
         }
         Poll::Ready(frame)

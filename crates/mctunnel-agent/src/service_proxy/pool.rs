@@ -1,9 +1,18 @@
 //! Connections to targets: taken for an exchange, given back when it ended well, thrown away when they were idle for too long.
 //!
-//! HTTP/1.1 connections are for one exchange at a time. HTTP/2 connections are shared by so many as every server allows, but for
+//! HTTP/1.1 connections are for one exchange at a time. HTTP/2 connections are shared by so many as their server takes, but for
 //! those that are taking a long request: a server that does not read it may read nothing else of that connection either.
 
-use super::{ServiceProxyConfig, Speak, connection::Connection, tls::TlsConfigs};
+#[cfg(test)]
+mod tests;
+
+use super::{
+    ServiceProxyConfig, Speak,
+    connection::Connection,
+    load::{Busy, Load, Loads},
+    tls::TlsConfigs,
+};
+use crate::dial::race::{Attempt, STAGGER, connect, race};
 use mctunnel_core::{ExpectedPeer, Located};
 use parking_lot::Mutex;
 use std::{
@@ -11,23 +20,17 @@ use std::{
     io,
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
 };
-use tokio::{
-    net::TcpStream,
-    sync::Semaphore,
-    time::{Instant, timeout, timeout_at},
-};
+use tokio::time::{Instant, timeout, timeout_at};
 
 pub(super) struct Pool {
     config: ServiceProxyConfig,
     tls: TlsConfigs,
     kept: Arc<Mutex<BTreeMap<Key, Vec<Kept>>>>,
-    /// Exchanges under way by address: the least busy one gets the next.
-    busy: Mutex<BTreeMap<SocketAddr, Arc<Load>>>,
-    turn: AtomicUsize,
+    loads: Loads,
 }
 
 /// Connections that can stand in for each other.
@@ -47,8 +50,10 @@ struct Kept {
 }
 
 /// Held by each exchange on a shared connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sharing {
+    /// How many exchanges the target takes on the connection.
+    room: usize,
     long_requests: AtomicUsize,
 }
 
@@ -57,6 +62,10 @@ pub(super) struct Sharing {
 pub(super) struct LongRequest(Arc<Sharing>);
 
 impl Sharing {
+    fn new(room: usize) -> Arc<Self> {
+        Arc::new(Self { room, long_requests: AtomicUsize::new(0) })
+    }
+
     pub(super) fn long_request(self: &Arc<Self>) -> LongRequest {
         self.long_requests.fetch_add(1, Ordering::Relaxed);
         LongRequest(Arc::clone(self))
@@ -64,7 +73,7 @@ impl Sharing {
 
     /// Whether one more exchange may use the connection.
     fn has_room(self: &Arc<Self>) -> bool {
-        Arc::strong_count(self) <= MOST_SHARERS as usize && self.long_requests.load(Ordering::Relaxed) == 0
+        Arc::strong_count(self) <= self.room && self.long_requests.load(Ordering::Relaxed) == 0
     }
 }
 
@@ -92,70 +101,66 @@ impl Taken {
     }
 }
 
-/// What is under way to one address.
-struct Load {
-    exchanges: AtomicUsize,
-    /// A burst of requests would else dial as many connections at once, and have none of them in time.
-    dials: Semaphore,
+/// A dial under way. One that is given up after the next address has joined was slow.
+struct GivenUp<'a> {
+    load: &'a Load,
+    since: Instant,
 }
 
-impl Default for Load {
-    fn default() -> Self {
-        Self { exchanges: AtomicUsize::new(0), dials: Semaphore::new(DIALS_AT_ONCE) }
-    }
-}
-
-struct Busy(Arc<Load>);
-
-impl Drop for Busy {
+impl Drop for GivenUp<'_> {
     fn drop(&mut self) {
-        self.0.exchanges.fetch_sub(1, Ordering::Relaxed);
+        if self.since.elapsed() >= STAGGER {
+            self.load.failed();
+        }
     }
 }
 
 impl Pool {
     pub(super) fn new(config: ServiceProxyConfig) -> Self {
-        Self {
-            config,
-            tls: TlsConfigs::default(),
-            kept: Arc::default(),
-            busy: Mutex::default(),
-            turn: AtomicUsize::new(0),
-        }
+        Self { config, tls: TlsConfigs::default(), kept: Arc::default(), loads: Loads::default() }
     }
 
     /// Takes a connection to one of the addresses: one that is there, or a new one. `fresh` insists on a new one.
-    pub(super) async fn take(&self, located: &Located, speak: Speak, fresh: bool) -> Result<Taken, Unreached> {
-        let mut deadline = None;
-        let mut told = None;
-        for address in self.by_load(&located.addresses) {
-            let key = Key { address, tls: located.tls.clone(), speak };
-            let busy = self.occupy(address);
-            if !fresh && let Some((connection, sharing)) = self.reuse(&key) {
-                return Ok(Taken { connection, reused: true, sharing, key, _busy: busy });
-            }
-            let Ok(Ok(turn)) = timeout(self.config.dial_timeout * TURN, busy.0.dials.acquire()).await else {
-                return Err(told.unwrap_or(Unreached { address, error: None }));
-            };
-            // Somebody may have given one back meanwhile.
-            if !fresh && let Some((connection, sharing)) = self.reuse(&key) {
-                drop(turn);
-                return Ok(Taken { connection, reused: true, sharing, key, _busy: busy });
-            }
-            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.config.dial_timeout);
-            let dialled = timeout_at(deadline, self.dial(&key)).await;
-            drop(turn);
-            match dialled {
-                Ok(Ok(connection)) => {
-                    let sharing = self.share(&key, &connection);
-                    return Ok(Taken { connection, reused: false, sharing, key, _busy: busy });
-                }
-                Ok(Err(error)) => told = Some(Unreached { address, error: Some(error) }),
-                Err(_) => return Err(told.unwrap_or(Unreached { address, error: None })),
-            }
+    pub(super) async fn take(self: &Arc<Self>, located: &Located, speak: Speak, fresh: bool) -> Result<Taken, Attempt> {
+        let addresses = self.loads.in_order(located);
+        let Some((first, rest)) = addresses.split_first() else {
+            // A locator does not give that.
+            return Err(Attempt { address: ([0, 0, 0, 0], 0).into(), error: None });
+        };
+        let key = |address| Key { address, tls: located.tls.clone(), speak };
+        if !fresh && let Some(taken) = self.reuse(key(*first), || self.loads.occupy(*first)) {
+            return Ok(taken);
         }
-        // There was no address at all, which a locator does not give.
-        Err(told.unwrap_or_else(|| Unreached { address: ([0, 0, 0, 0], 0).into(), error: None }))
+        // All of them have until then, from when the first one is dialled.
+        let deadline = Arc::new(OnceLock::new());
+        let attempt = |address| {
+            let (pool, key, deadline) = (Arc::clone(self), key(address), Arc::clone(&deadline));
+            async move { pool.attempt(key, fresh, &deadline).await }
+        };
+        race(*first, rest, Instant::now() + self.config.dial_timeout * (TURN + 1), attempt).await
+    }
+
+    /// Takes a connection to one address, once it is its turn.
+    async fn attempt(&self, key: Key, fresh: bool, deadline: &OnceLock<Instant>) -> io::Result<Taken> {
+        let busy = self.loads.occupy(key.address);
+        if !fresh && let Some(taken) = self.reuse(key.clone(), || self.loads.occupy(key.address)) {
+            return Ok(taken);
+        }
+        let late = || io::Error::from(io::ErrorKind::TimedOut);
+        let turn = timeout(self.config.dial_timeout * TURN, busy.0.dials.acquire()).await;
+        let turn = turn.map_err(|_| late())?.map_err(io::Error::other)?;
+        // Somebody may have given one back meanwhile.
+        if !fresh && let Some(taken) = self.reuse(key.clone(), || self.loads.occupy(key.address)) {
+            return Ok(taken);
+        }
+        let deadline = *deadline.get_or_init(|| Instant::now() + self.config.dial_timeout);
+        let given_up = GivenUp { load: &busy.0, since: Instant::now() };
+        let dialled = timeout_at(deadline, self.dial(&key)).await.unwrap_or_else(|_| Err(late()));
+        drop((given_up, turn));
+        let connection = dialled.inspect_err(|_| busy.0.failed())?;
+        busy.0.answered();
+        let sharing = self.share(&key, &connection);
+        Ok(Taken { connection, reused: false, sharing, key, _busy: busy })
     }
 
     /// Keeps a connection for the next exchange, once its target is done with this one.
@@ -171,12 +176,17 @@ impl Pool {
             let own = kept.iter_mut().find(|kept| Arc::ptr_eq(&kept.sharing, &sharing));
             own.into_iter().for_each(|kept| kept.since = Instant::now());
         } else if kept.len() < self.config.max_idle_per_address {
-            kept.push(Kept { connection, since: Instant::now(), sharing: Arc::default() });
+            kept.push(Kept { connection, since: Instant::now(), sharing: Sharing::new(1) });
         }
         self.forget(&mut all);
     }
 
-    fn reuse(&self, key: &Key) -> Option<(Connection, Option<Arc<Sharing>>)> {
+    fn reuse(&self, key: Key, busy: impl FnOnce() -> Busy) -> Option<Taken> {
+        let (connection, sharing) = self.kept_for(&key)?;
+        Some(Taken { connection, reused: true, sharing, key, _busy: busy() })
+    }
+
+    fn kept_for(&self, key: &Key) -> Option<(Connection, Option<Arc<Sharing>>)> {
         let mut all = self.kept.lock();
         let kept = all.get_mut(key)?;
         match key.speak {
@@ -200,7 +210,7 @@ impl Pool {
     /// Puts a new connection where others can share it.
     fn share(&self, key: &Key, connection: &Connection) -> Option<Arc<Sharing>> {
         let connection = connection.share()?;
-        let sharing = Arc::new(Sharing::default());
+        let sharing = Sharing::new(connection.room());
         let kept = Kept { connection, since: Instant::now(), sharing: Arc::clone(&sharing) };
         self.kept.lock().entry(key.clone()).or_default().push(kept);
         Some(sharing)
@@ -219,91 +229,19 @@ impl Pool {
     }
 
     async fn dial(&self, key: &Key) -> io::Result<Connection> {
-        let socket = TcpStream::connect(key.address).await?;
+        let socket = connect(key.address).await?;
         mctunnel_core::keepalive::prepare(&socket);
-        let connection = match &key.tls {
+        match &key.tls {
             Some(peer) => {
                 let stream = self.tls.connect(socket, peer, key.speak).await?;
                 Connection::begin(stream, key.speak).await
             }
             None => Connection::begin(socket, key.speak).await,
-        };
-        connection.map_err(io::Error::other)
-    }
-
-    /// The addresses, the least busy first; equals take turns.
-    fn by_load(&self, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
-        let mut addresses = addresses.to_vec();
-        if addresses.len() > 1 {
-            let turn = self.turn.fetch_add(1, Ordering::Relaxed) % addresses.len();
-            addresses.rotate_left(turn);
-            let busy = self.busy.lock();
-            addresses.sort_by_key(|address| busy.get(address).map_or(0, |load| load.exchanges.load(Ordering::Relaxed)));
         }
-        addresses
-    }
-
-    fn occupy(&self, address: SocketAddr) -> Busy {
-        let mut busy = self.busy.lock();
-        if busy.len() > MOST_COUNTED {
-            busy.retain(|_, load| load.exchanges.load(Ordering::Relaxed) > 0);
-        }
-        let load = Arc::clone(busy.entry(address).or_default());
-        load.exchanges.fetch_add(1, Ordering::Relaxed);
-        Busy(load)
     }
 }
 
-/// Every server we know takes a hundred streams on a connection.
+/// Most servers take a hundred streams on a connection; one that takes more does not get them.
 pub(super) const MOST_SHARERS: u32 = 100;
-/// Connections to one address that are dialled at the same time.
-const DIALS_AT_ONCE: usize = 32;
 /// How many times the time for a dial an exchange waits for its turn to dial.
 const TURN: u32 = 6;
-/// Addresses come and go with their pods.
-const MOST_COUNTED: usize = 4096;
-
-/// None of a target's addresses answered.
-#[derive(Debug)]
-pub(super) struct Unreached {
-    pub(super) address: SocketAddr,
-    /// `None` when it did not answer in time.
-    pub(super) error: Option<io::Error>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use mctunnel_core::Roots;
-    use std::{future::Future as _, pin::pin, task::Context};
-    use tokio::{net::TcpListener, task::JoinSet};
-
-    /// A target that accepts connections and never answers: dials to it stay under way.
-    #[tokio::test]
-    async fn a_burst_dials_a_few_connections_at_once_and_the_rest_wait_their_turn() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let tls = Some(ExpectedPeer { name: "target".to_owned(), roots: Roots::Unchecked });
-        let addresses = vec![listener.local_addr().unwrap()];
-        let located = Arc::new(Located { addresses, authority: "target".to_owned(), tls, pinned: true });
-        let pool = Arc::new(Pool::new(ServiceProxyConfig::default()));
-        let mut burst = JoinSet::new();
-        for _ in 0..100 {
-            let (pool, located) = (Arc::clone(&pool), Arc::clone(&located));
-            burst.spawn(async move { pool.take(&located, Speak::Http1, false).await.is_ok() });
-        }
-        let mut under_way = Vec::new();
-        for _ in 0..DIALS_AT_ONCE {
-            under_way.push(listener.accept().await.unwrap());
-        }
-        // Everybody had a turn; nobody else is at the door.
-        for _ in 0..200 {
-            tokio::task::yield_now().await;
-        }
-        let mut context = Context::from_waker(std::task::Waker::noop());
-        assert!(pin!(listener.accept()).as_mut().poll(&mut context).is_pending());
-        // One that ends makes room for the next.
-        under_way.pop();
-        listener.accept().await.unwrap();
-        assert_eq!(burst.join_next().await.unwrap().ok(), Some(false));
-    }
-}

@@ -5,6 +5,7 @@ use crate::{adapter::Offered, allow};
 use mctunnel_core::{LocateError, Located, Target};
 use mctunnel_http::split;
 use mctunnel_tunnel::{RefuseCode, User};
+use std::net::SocketAddr;
 use tokio::time::timeout;
 
 impl ServiceProxy {
@@ -14,7 +15,7 @@ impl ServiceProxy {
         let Some((stream, joined)) = offered.join() else { return };
         // 9 pass the exchange
         let passed = Box::pin(forward(self, &reached, speak, split(stream))).await;
-        joined.ended(0, passed.bytes_down, passed.error);
+        joined.ended(passed.bytes_up, passed.bytes_down, passed.error);
     }
 
     /// Steps 6 and 7, up to the addresses; given up when the client goes away.
@@ -86,7 +87,10 @@ pub(super) struct Reached {
 /// Whatever the cluster says: a service is never the agent's own host, its link or its cloud's metadata service.
 fn check_addresses(target: &Target, mut located: Located) -> Result<Located, LocateError> {
     if !located.pinned && matches!(target, Target::Service(_)) {
-        located.addresses.retain(|address| !allow::is_special(address.ip()));
+        let special = |address: &SocketAddr| allow::is_special(address.ip());
+        let preferred = located.addresses.iter().take(located.preferred);
+        located.preferred = preferred.filter(|address| !special(address)).count();
+        located.addresses.retain(|address| !special(address));
         if located.addresses.is_empty() {
             let reason = format!("{target} leads only to loopback, link-local or metadata addresses");
             return Err(LocateError::Forbidden(reason));

@@ -88,13 +88,18 @@ pub(super) const AGENT: &[Setting] = &[
         "PIN",
         "Where a service is, as NAMESPACE/NAME[:PORT]=ADDRESS:PORT, before Kubernetes is asked; may be given many times",
     ),
-    one("service_ca", "FILE", None, "Who signs the certificates of services, as PEM; else the cluster's own CA"),
+    many(
+        "service_ca",
+        "[SERVICE=]FILE",
+        "Who signs the certificates of services, or of the one NAMESPACE/NAME, as PEM; else the cluster's own CA",
+    ),
     many(
         "insecure_service",
         "SERVICE",
         "A service whose certificate is not checked, as NAMESPACE/NAME; may be given many times",
     ),
     one("zone", "ZONE", None, "The zone the agent runs in: endpoints that Kubernetes meant for it are preferred"),
+    one("cluster_domain", "DOMAIN", Some("cluster.local"), "The cluster's DNS domain, for services found by DNS"),
     switch("allow_external_names", "Let services of type ExternalName lead out of the cluster"),
     one(
         "data_dir",

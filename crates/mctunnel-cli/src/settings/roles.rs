@@ -1,6 +1,9 @@
 //! The settings of each role as the rest of the program uses them: typed and checked.
 
-use super::{ConfigError, JoinBy, congestion::congestion_control, effective::Effective, reports::ReportSettings};
+use super::{
+    ConfigError, JoinBy, congestion::congestion_control, effective::Effective, reports::ReportSettings,
+    service_ca::ServiceCa,
+};
 use crate::{
     audit_sinks::{AuditSettings, AuditTo, WebhookSettings},
     report_sinks::SinkSettings,
@@ -287,6 +290,15 @@ fn exposed(effective: &Effective) -> Result<Vec<(Label, SocketAddr)>, ConfigErro
     all.collect()
 }
 
+/// Names of services are completed with it, so it has to be a name itself.
+fn cluster_domain(effective: &Effective) -> Result<String, ConfigError> {
+    let domain = effective.required("cluster_domain")?;
+    match Host::parse_alone(domain) {
+        Ok(Host::Name(name)) => Ok(name.trim_end_matches('.').to_owned()),
+        Ok(Host::Ip(_)) | Err(_) => Err(effective.bad_value("cluster_domain", "not a DNS name")),
+    }
+}
+
 /// What an agent is told about its cluster.
 #[derive(Debug)]
 pub(crate) struct ClusterSettings {
@@ -302,9 +314,10 @@ pub(crate) struct ClusterSettings {
     pub(crate) impersonate_users: Vec<String>,
     pub(crate) impersonate_groups: Vec<String>,
     pub(crate) pin_services: Vec<String>,
-    pub(crate) service_ca: Option<PathBuf>,
+    pub(crate) service_ca: ServiceCa,
     pub(crate) insecure_services: Vec<String>,
     pub(crate) zone: Option<String>,
+    pub(crate) cluster_domain: String,
     pub(crate) allow_external_names: bool,
 }
 
@@ -332,9 +345,10 @@ impl ClusterSettings {
             impersonate_users: effective.texts("impersonate_user").to_vec(),
             impersonate_groups: effective.texts("impersonate_group").to_vec(),
             pin_services: effective.texts("pin_service").to_vec(),
-            service_ca: effective.path("service_ca"),
+            service_ca: ServiceCa::read(effective)?,
             insecure_services: effective.texts("insecure_service").to_vec(),
             zone: text("zone"),
+            cluster_domain: cluster_domain(effective)?,
             allow_external_names: effective.switch("allow_external_names")?,
         })
     }

@@ -310,6 +310,36 @@ fn logs_are_chosen_by_namespace_and_labels() {
 }
 
 #[test]
+fn a_ca_is_for_all_services_or_for_one() {
+    let read = |words: &[&str]| {
+        let words: Vec<_> = ["--join", "j"].iter().chain(words).copied().collect();
+        AgentSettings::read(&merged::<AgentRole>("", &[], &words)).map(|(_, agent)| agent.cluster.service_ca)
+    };
+    let one = read(&["--service-ca", "/a.pem", "--service-ca", "default/web=/w=1.pem", "--service-ca", "/b=c.pem"]);
+    let one = one.expect("good");
+    assert_eq!(one.of_others.as_deref(), Some(Path::new("/b=c.pem")));
+    let of_one: Vec<_> = one.of_one.iter().map(|(name, path)| (name.to_string(), path.as_path())).collect();
+    assert_eq!(of_one, [("default/web".to_owned(), Path::new("/w=1.pem"))]);
+    for bad in [&["default/web="][..], &["default/web=a", "default/web=b"]] {
+        let words: Vec<_> = bad.iter().flat_map(|text| ["--service-ca", *text]).collect();
+        assert!(read(&words).is_err_and(|error| error.to_string().contains("--service-ca")), "{bad:?}");
+    }
+}
+
+#[test]
+fn the_domain_of_a_cluster_is_a_name() {
+    let read = |words: &[&str]| {
+        let words: Vec<_> = ["--join", "j"].iter().chain(words).copied().collect();
+        AgentSettings::read(&merged::<AgentRole>("", &[], &words)).map(|(_, agent)| agent.cluster.cluster_domain)
+    };
+    assert_eq!(read(&[]).expect("the default"), "cluster.local");
+    assert_eq!(read(&["--cluster-domain", "k8s.example"]).expect("good"), "k8s.example");
+    for bad in ["", "10.0.0.1", "a b", "x/y"] {
+        assert!(read(&["--cluster-domain", bad]).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
 fn the_document_has_every_setting() {
     let document = include_str!("../../../../docs/config.md");
     for setting in ALL.iter().copied().flatten() {

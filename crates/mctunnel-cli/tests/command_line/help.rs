@@ -79,6 +79,7 @@ fn the_help_of_every_command_has_its_flags_and_an_example() {
                 "--service-ca",
                 "--insecure-service",
                 "--zone",
+                "--cluster-domain",
                 "--allow-external-names",
                 "--ready-file",
                 "--grace",

@@ -11,10 +11,12 @@ const RST_STREAM: u8 = 3;
 
 /// What went by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Seen {
-    /// The head of a frame.
+pub enum Seen {
+    /// The head of a frame, as RFC 9113 numbers its parts.
+    #[expect(missing_docs, reason = "the names are those of the RFC")]
     Frame { kind: u8, flags: u8, stream: u32, length: u32 },
     /// One setting of a SETTINGS frame.
+    #[expect(missing_docs, reason = "the names are those of the RFC")]
     Setting { id: u16, value: u32 },
     /// The reason in a `RST_STREAM` frame.
     Reason(u32),
@@ -22,7 +24,7 @@ pub(super) enum Seen {
 
 /// Where in the stream of bytes we are.
 #[derive(Debug, Default)]
-pub(super) struct Scanner {
+pub struct Scanner {
     /// Bytes to be passed over: the preface, then payloads.
     skip: usize,
     /// Bytes of settings that are still to come.
@@ -36,12 +38,12 @@ pub(super) struct Scanner {
 
 impl Scanner {
     /// For the bytes of a client.
-    pub(super) fn behind_preface() -> Self {
+    pub fn behind_preface() -> Self {
         Self { skip: PREFACE, ..Self::default() }
     }
 
     /// Goes on with the next bytes.
-    pub(super) fn scan(&mut self, mut bytes: &[u8], mut see: impl FnMut(Seen)) {
+    pub fn scan(&mut self, mut bytes: &[u8], mut see: impl FnMut(Seen)) {
         loop {
             let passed = self.skip.min(bytes.len());
             self.skip -= passed;

@@ -32,11 +32,15 @@ fn port(text: &str) -> ServicePort {
 }
 
 fn choose(view: &View, wanted: &str, random: u64) -> Result<(u16, Vec<String>), LocateError> {
+    let (port, chosen) = choose_all(view, wanted, random)?;
+    Ok((port, chosen.addresses.iter().map(ToString::to_string).collect()))
+}
+
+fn choose_all(view: &View, wanted: &str, random: u64) -> Result<(u16, ChosenEndpoints), LocateError> {
     let service = view.service(&web()).unwrap();
     let port = choose_port(&web(), service, &port(wanted))?;
     let api = ["10.0.0.99:6443".parse().unwrap()];
-    let addresses = choose_endpoints(&web(), port, &view.slices(&web()), &api, random)?;
-    Ok((port.number, addresses.iter().map(ToString::to_string).collect()))
+    Ok((port.number, choose_endpoints(&web(), port, &view.slices(&web()), &api, random)?))
 }
 
 fn ready(addresses: &[&str]) -> Vec<Value> {
@@ -146,6 +150,7 @@ fn endpoints_of_the_own_zone_come_first_and_each_group_begins_anywhere() {
     assert_eq!(choose(&view, "", 0), given(80, &["10.0.0.2:80", "10.0.0.4:80", "10.0.0.1:80", "10.0.0.3:80"]));
     assert_eq!(choose(&view, "", 1), given(80, &["10.0.0.4:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.1:80"]));
     assert_eq!(choose(&view, "", u64::MAX), choose(&view, "", 1));
+    assert_eq!(choose_all(&view, "", 0).unwrap().1.preferred, 2);
 }
 
 #[test]

@@ -64,6 +64,27 @@ async fn namespaces_that_are_not_watched_are_found_by_dns() {
     assert_eq!(locator.locate(&target).await.unwrap().addresses, ["10.96.0.8:80".parse().unwrap()]);
 }
 
+#[tokio::test]
+async fn t20_by_dns_too_external_names_lead_out_of_the_cluster_by_leave_only() {
+    // Another service of the cluster is as little what was permitted as a host outside.
+    for outside in ["db.example.com.", "web.default.svc.cluster.local.example.com.", "vault.safe.svc.cluster.local."] {
+        for allow_external_names in [false, true] {
+            let api = FakeApi::start().await;
+            api.refuse_list(SERVICES, 403);
+            api.refuse_list(SLICES, 403);
+            let names = FakeNames::of(&[(outside, &["10.9.9.9"])]);
+            names.alias(WEB, outside);
+            let config = LocatorConfig { allow_external_names, ..LocatorConfig::default() };
+            let locator = locator_with_names(&api, config, names).await;
+            match (locate(&locator, "web:80").await, allow_external_names) {
+                (Ok(located), true) => assert_eq!(located.addresses, ["10.9.9.9:80".parse().unwrap()]),
+                (Err(LocateError::Forbidden(reason)), false) => assert!(reason.contains("default/web"), "{reason}"),
+                (located, allowed) => panic!("{outside}, {allowed}: {located:?}"),
+            }
+        }
+    }
+}
+
 // === DnsLocator ===
 
 fn dns(domain: Option<&str>, api_server: Option<ApiServer>, names: Arc<FakeNames>) -> DnsLocator {

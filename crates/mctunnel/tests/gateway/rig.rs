@@ -4,7 +4,7 @@ use mctunnel::{
     Agent, ClusterFiles, ClusterName, Gateway, HttpAdapter, HttpConfig, Hub, HubAuthority, JoinBundle, PinnedTargets,
     ServiceProxy, ServiceProxyConfig, ServiceTarget,
     agent::Impersonate,
-    core::{Happening, Observe, PermitService, Secret},
+    core::{Happening, Observe, PermitService, Secret, locate::SharedLocator},
 };
 use parking_lot::Mutex;
 use rustls::{ClientConfig, RootCertStore};
@@ -126,19 +126,30 @@ impl Rig {
     }
 
     async fn run_as(&self, bundle: &JoinBundle, target: SocketAddr, impersonate: Option<Impersonate>) -> RunningAgent {
-        let before = self.hub.tunnels().iter().find(|t| t.cluster == bundle.cluster).map(|t| t.generation);
         let pinned = PinnedTargets::new()
             .pin_kube_api(&format!("http://{target}"), None)
             .and_then(|pinned| pinned.pin_service(&format!("default/web={target}")))
             .and_then(|pinned| pinned.pin_service(&format!("default/hidden={target}")))
             .unwrap();
         let proxy = ServiceProxy::new(Arc::new(pinned), ServiceProxyConfig::default()).kube_api(true);
-        let proxy = proxy.impersonate(impersonate);
+        self.run_proxy(bundle, proxy.impersonate(impersonate)).await
+    }
+
+    /// Starts the agent of a cluster where this one knows the addresses.
+    pub(crate) async fn agent_asking(&self, cluster: &str, locator: SharedLocator) -> RunningAgent {
+        let proxy = ServiceProxy::new(locator, ServiceProxyConfig::default()).kube_api(true);
+        self.run_proxy(&self.bundle(cluster), proxy).await
+    }
+
+    async fn run_proxy(&self, bundle: &JoinBundle, proxy: ServiceProxy) -> RunningAgent {
+        let before = self.hub.tunnels().iter().find(|t| t.cluster == bundle.cluster).map(|t| t.generation);
         let proxy = Arc::new(proxy.services(Arc::new(OnlyWeb)));
+        let happenings = Arc::default();
         let agent = Agent::builder(bundle)
             .adapter(proxy.http())
             .adapter(proxy.grpc())
             .kube_api(proxy.kube_api_locator().unwrap())
+            .observer(Arc::new(Notes(Arc::clone(&happenings))))
             .build()
             .unwrap();
         let running = agent.clone();
@@ -146,7 +157,7 @@ impl Rig {
         loop {
             let now = self.hub.tunnels().iter().find(|t| t.cluster == bundle.cluster).map(|t| t.generation);
             if now.is_some() && now != before {
-                return RunningAgent { agent, _task: task };
+                return RunningAgent { agent, happenings, _task: task };
             }
             tokio::task::yield_now().await;
         }
@@ -181,6 +192,8 @@ pub(crate) fn trusting(authority: &HubAuthority) -> TlsConnector {
 /// An agent that runs until dropped.
 pub(crate) struct RunningAgent {
     pub(crate) agent: Agent,
+    /// What it has reported.
+    pub(crate) happenings: Arc<Mutex<Vec<Happening>>>,
     _task: AbortOnDropHandle<()>,
 }
 

@@ -62,6 +62,19 @@ impl Far {
         .await
     }
 
+    /// The same, taking so many calls on a connection.
+    pub(crate) async fn start_with_few_streams(count: u32) -> Self {
+        Self::serve(move |listener, methods| async move {
+            Server::builder()
+                .max_concurrent_streams(count)
+                .add_service(methods)
+                .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)))
+                .await
+                .unwrap();
+        })
+        .await
+    }
+
     /// tonic's methods on a bare HTTP/2 server: nobody at this end looks at deadlines.
     pub(crate) async fn start_without_deadlines() -> Self {
         Self::serve(|listener, methods| async move {

@@ -11,6 +11,7 @@
 mod cancelled;
 mod ends;
 mod far;
+mod few_streams;
 mod kinds;
 mod large;
 mod lost;
