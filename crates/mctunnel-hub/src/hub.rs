@@ -8,7 +8,13 @@ use crate::{
 };
 use mctunnel_core::{Happening, Protocol, Unobserved, clusters::SharedClusters, observe::SharedObserver};
 use mctunnel_identity::{Enrolment, HubAuthority, IdentityError};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -30,6 +36,8 @@ pub(crate) struct Inner {
     pub(crate) registry: Registry,
     pub(crate) sources: Sources,
     pub(crate) enrolments: Semaphore,
+    /// Opens that have no answer yet.
+    pub(crate) pending: AtomicUsize,
     pub(crate) tasks: TaskTracker,
     /// No new tunnels.
     pub(crate) stopping: CancellationToken,
@@ -66,6 +74,12 @@ impl Hub {
     #[must_use]
     pub fn tunnels(&self) -> Vec<TunnelStatus> {
         self.inner.registry.tunnels()
+    }
+
+    /// How many opens have no answer yet, those that wait for a tunnel included.
+    #[must_use]
+    pub fn pending_opens(&self) -> usize {
+        self.inner.pending.load(Ordering::Relaxed)
     }
 }
 
@@ -123,6 +137,7 @@ impl Builder<'_> {
             registry: Registry::new(&self.config),
             sources: Sources::new(self.config.waiting_handshakes, self.config.concurrent_handshakes),
             enrolments: Semaphore::new(self.config.concurrent_enrolments),
+            pending: AtomicUsize::new(0),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
             stopped: CancellationToken::new(),
