@@ -248,7 +248,7 @@ const AGENT: &[Setting] = &[
         "The agent's certificate of your own CA, as PEM; watched. Needs --key, --hub-ca, --hub",
     ),
     one("key", "FILE", None, "The key of --certificate, as PEM"),
-    one("hub_ca", "FILE", None, "Who signed the hub's certificate, as PEM: pki/ca.pem in its data directory"),
+    one("hub_ca", "FILE", None, "Who signed the hub's certificate, as PEM: what 'mctunnel ca show' prints at the hub"),
     one(
         "hub",
         "HOST:PORT",
@@ -302,7 +302,7 @@ const AGENT: &[Setting] = &[
     many(
         "impersonate_user",
         "USER",
-        "Speak for this user; may be given many times. Without any, for all but 'system:'",
+        "Speak for this user, shown with its groups that are listed; may be given many times. Without any list, for all but 'system:'",
     ),
     many("impersonate_group", "GROUP", "Speak for members of this group; may be given many times"),
     switch("deny_kube_api", "Do not let streams reach the kube-apiserver, only services"),
