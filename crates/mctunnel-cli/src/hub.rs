@@ -15,6 +15,7 @@ use crate::{
     signals::Signals,
     telemetry::Telemetry,
     trust::{Collecting, Trust},
+    watched::Watched,
 };
 use mctunnel::{
     ClusterFiles, ConnectAdapter, ConnectConfig, Gateway, HttpAdapter, HttpConfig, Hub, HubAdapter, HubAuthority,
@@ -174,9 +175,12 @@ impl Parts {
             Some(labels) => Arc::new(LabelledLedger::new(Arc::clone(&clusters), Arc::clone(labels))),
             None => Arc::clone(&clusters) as _,
         };
-        let enrolment = Enrolment::new(&authority, ledger)
+        let mut enrolment = Enrolment::new(&authority, ledger)
             .with_join_tokens(Arc::new(JoinTokenFiles::new(&settings.data_dir)))
             .with_lifetime(settings.agent_cert_ttl);
+        if !settings.shows_clients_its_ca() {
+            enrolment = enrolment.retiring_by_itself();
+        }
         let mut background = vec![process::owned(admin::upkeep(telemetry.handle()))];
         let mut config = HubConfig::default();
         config.congestion_control = settings.congestion_control.clone();
@@ -202,6 +206,7 @@ impl Running {
         let probe = Arc::new(HubProbe {
             hub: hub.clone(),
             reports: Arc::clone(&reports.adapter),
+            watched: trust.watched(),
             draining: AtomicBool::new(false),
         });
 
@@ -284,10 +289,8 @@ impl Ways {
         let (fields, prefixes) = trust.forwarded();
         http = http.checkpoint(trust.checkpoint.clone()).forwarded(fields, prefixes);
         http = http.own_pages(Arc::new(HubPages { can_i: trust.can_i.clone(), reports }));
-        if settings.trust.files.is_none() {
-            // Nobody is asked who they are, so no web page may get here by a name of its own.
-            http = http.hosts(settings.hub_names.iter().cloned().chain([HUB_SERVER_NAME.to_owned()]));
-        }
+        // Who comes in as nobody may be a web page that got here by a name of its own.
+        http = http.hosts(settings.hub_names.iter().cloned().chain([HUB_SERVER_NAME.to_owned()]));
         if !settings.gateway_plain {
             http = http.tls(authority.gateway_config_for(trust.client_authorities())?);
         }
@@ -357,6 +360,7 @@ fn accept<A: HubAdapter>(
 struct HubProbe {
     hub: Hub,
     reports: Arc<ReportAdapter>,
+    watched: Watched,
     draining: AtomicBool,
 }
 
@@ -371,6 +375,13 @@ impl Probe for HubProbe {
     }
 
     fn kept(&self) -> Vec<Kept> {
-        self.reports.kept()
+        let pending = u64::try_from(self.hub.pending_opens()).unwrap_or(u64::MAX);
+        let pending = Kept {
+            name: "mctunnel_opens_pending",
+            help: "Opens that have no answer yet, those that wait for a tunnel included",
+            form: "gauge",
+            values: vec![(String::new(), pending)],
+        };
+        [self.reports.kept(), self.watched.kept(), vec![pending]].concat()
     }
 }
