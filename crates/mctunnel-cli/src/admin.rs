@@ -21,7 +21,7 @@ pub(crate) trait Probe: Send + Sync + 'static {
     /// The tunnels that are up.
     fn tunnels(&self) -> Vec<TunnelProbe>;
 
-    /// What is counted on disk, and so goes on after a restart: name, help, and values by labels.
+    /// What is counted elsewhere: on disk, where it goes on after a restart, or by who watches a file.
     fn kept(&self) -> Vec<Kept> {
         Vec::new()
     }
@@ -34,13 +34,14 @@ pub(crate) struct TunnelProbe {
     pub(crate) rtt: Option<Duration>,
 }
 
-/// A metric that is read from disk.
+/// A metric that is read from where it is counted.
+#[derive(Clone)]
 pub(crate) struct Kept {
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
     /// `counter` or `gauge`.
     pub(crate) form: &'static str,
-    /// Labels as they stand between the braces, and the value.
+    /// Labels as they stand between the braces, or none, and the value.
     pub(crate) values: Vec<(String, u64)>,
 }
 
@@ -131,7 +132,8 @@ impl Admin {
         for Kept { name, help, form, values } in self.probe.kept() {
             page.push_str(&format!("\n# HELP {name} {help}\n# TYPE {name} {form}\n"));
             for (labels, value) in values {
-                page.push_str(&format!("{name}{{{labels}}} {value}\n"));
+                let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
+                page.push_str(&format!("{name}{labels} {value}\n"));
             }
         }
         page

@@ -56,11 +56,16 @@ fn status(data_dir: &Path) -> anyhow::Result<()> {
     };
     output::say(&format!("The hub's CA is being changed since {}.\n  old: {old}\n  new: {new}", date(since_unix)));
     match in_need(data_dir, &old)?.as_slice() {
-        [] => output::say("No agent needs the old one: 'mctunnel ca retire' ends the change."),
+        [] => output::say("No agent needs the old one."),
         waiting => {
             output::say(&format!("Agents that have not renewed since, and need the old one: {}", names(waiting)))
         }
     }
+    let own = of_own_ca(data_dir)?;
+    if !own.is_empty() {
+        output::say(&format!("Of your own CA, so they know the hub by the file of --hub-ca: {}", names(&own)));
+    }
+    output::say(HAND_OUT);
     Ok(())
 }
 
@@ -74,9 +79,9 @@ fn rotate(data_dir: &Path) -> anyhow::Result<()> {
     output::say(&format!(
         "The hub has a new CA, {}, beside the old one, {}.\n\
          A running hub issues by it within seconds. Agents that enrolled get it when they renew; agents with join bundles need a new \
-         bundle.\n\n\
-         Next: 'mctunnel ca status' until no agent needs the old one, then 'mctunnel ca retire'. The hub does that by itself once \
-         everything that the old one issued has ended.",
+         bundle.\n{HAND_OUT}\n\n\
+         Next: 'mctunnel ca status' until no agent needs the old one, then 'mctunnel ca retire'. A hub without TLS for clients does \
+         that by itself once everything that the old one issued has ended.",
         rotation.new, rotation.old
     ));
     Ok(())
@@ -99,6 +104,12 @@ fn in_need(data_dir: &Path, old: &mctunnel::identity::CaPin) -> anyhow::Result<V
     Ok(ClusterFiles::new(data_dir).in_need_of(old)?)
 }
 
+/// Those whose agents the hub gives no CA.
+fn of_own_ca(data_dir: &Path) -> anyhow::Result<Vec<ClusterName>> {
+    let records = ClusterFiles::new(data_dir).list()?.into_iter();
+    Ok(records.filter(|record| record.own_ca).map(|record| record.cluster).collect())
+}
+
 fn names(clusters: &[ClusterName]) -> String {
     clusters.iter().map(ClusterName::as_str).collect::<Vec<_>>().join(", ")
 }
@@ -112,10 +123,13 @@ impl StillNeeded {
     pub(crate) fn code(&self) -> ErrorCode {
         ErrorCode {
             code: "MCT-CA-STILL-NEEDED",
-            remedy: "wait until they have renewed, give them new join bundles or tokens, or say --force",
+            remedy: "wait until they have renewed, give them new join bundles or tokens; to those of your own CA what 'mctunnel ca show' prints; or say --force",
         }
     }
 }
+
+const HAND_OUT: &str = "\
+Clients of the gateway, and agents of your own CA, know the hub by a file. Before 'mctunnel ca retire', give them what 'mctunnel ca show' prints.";
 
 const ROTATE_EXAMPLE: &str = "\
 Example:
@@ -127,4 +141,4 @@ const RETIRE_EXAMPLE: &str = "\
 Example:
   mctunnel ca retire --data-dir /var/lib/mctunnel
 
-Tunnels that are up stay. An agent that knows nothing but the old CA is refused when it connects again.";
+Tunnels that are up stay. An agent or a client that knows nothing but the old CA does not know the hub when it connects again.";

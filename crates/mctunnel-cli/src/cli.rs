@@ -1,5 +1,8 @@
 //! The commands and their help. The settings of the long-running roles are in `settings/table.rs`.
 
+#[cfg(test)]
+mod tests;
+
 use crate::{
     agent, api_key, audit, ca, can_i, cluster, clusters, completion, demo, explain, hub, join_token, logs, output,
     policy, reports,
@@ -195,13 +198,15 @@ impl Cli {
 const EXAMPLE: &str = "\
 Start here:
   mctunnel demo                                    a hub, two agents and a request, step by step
-  mctunnel hub --data-dir D                        the hub
+  mctunnel hub --data-dir D --auth-config auth.yaml --policy policy.yaml
+                                                   the hub; quickstart/ has the two files
   mctunnel join-token create --cluster cluster-a --hub HOST:PORT --data-dir D
                                                    prints the command that starts the agent of a cluster";
 
 const HUB_EXAMPLE: &str = "\
 Examples:
-  mctunnel hub --data-dir /var/lib/mctunnel
+  mctunnel hub --data-dir /var/lib/mctunnel --auth-config auth.yaml --policy policy.yaml
+  mctunnel hub --data-dir /tmp/hub --insecure-no-auth --gateway-listen 127.0.0.1:8080
   mctunnel hub --config hub.yaml --print-config
 
 Send a request to a cluster with any client that knows CONNECT:

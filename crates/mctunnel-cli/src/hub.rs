@@ -15,6 +15,7 @@ use crate::{
     signals::Signals,
     telemetry::Telemetry,
     trust::{self, Collecting, Trust, UnclearTrust},
+    watched::Watched,
 };
 use mctunnel::{
     ClusterFiles, ConnectAdapter, ConnectConfig, Gateway, HttpAdapter, HttpConfig, Hub, HubAdapter, HubAuthority,
@@ -182,6 +183,9 @@ impl Parts {
         if let Some(accounts) = service_accounts(settings, &clusters).await? {
             enrolment = enrolment.with_evidence(Arc::new(accounts));
         }
+        if !settings.shows_clients_its_ca() {
+            enrolment = enrolment.retiring_by_itself();
+        }
         let mut background = vec![process::owned(admin::upkeep(telemetry.handle()))];
         let mut config = HubConfig::default();
         config.congestion_control = settings.congestion_control.clone();
@@ -208,6 +212,7 @@ impl Running {
         let probe = Arc::new(HubProbe {
             hub: hub.clone(),
             reports: Arc::clone(&reports.adapter),
+            watched: trust.watched(),
             draining: AtomicBool::new(false),
         });
 
@@ -304,10 +309,8 @@ impl Ways {
         let (fields, prefixes) = trust.forwarded();
         http = http.checkpoint(trust.checkpoint.clone()).forwarded(fields, prefixes);
         http = http.own_pages(Arc::new(HubPages { can_i: trust.can_i.clone(), reports }));
-        if settings.trust.files.is_none() {
-            // Nobody is asked who they are, so no web page may get here by a name of its own.
-            http = http.hosts(settings.hub_names.iter().cloned().chain([HUB_SERVER_NAME.to_owned()]));
-        }
+        // Who comes in as nobody may be a web page that got here by a name of its own.
+        http = http.hosts(settings.hub_names.iter().cloned().chain([HUB_SERVER_NAME.to_owned()]));
         if !settings.gateway_plain {
             http = http.tls(authority.gateway_config_for(trust.client_authorities())?);
         }
@@ -377,6 +380,7 @@ fn accept<A: HubAdapter>(
 struct HubProbe {
     hub: Hub,
     reports: Arc<ReportAdapter>,
+    watched: Watched,
     draining: AtomicBool,
 }
 
@@ -391,6 +395,13 @@ impl Probe for HubProbe {
     }
 
     fn kept(&self) -> Vec<Kept> {
-        self.reports.kept()
+        let pending = u64::try_from(self.hub.pending_opens()).unwrap_or(u64::MAX);
+        let pending = Kept {
+            name: "mctunnel_opens_pending",
+            help: "Opens that have no answer yet, those that wait for a tunnel included",
+            form: "gauge",
+            values: vec![(String::new(), pending)],
+        };
+        [self.reports.kept(), self.watched.kept(), vec![pending]].concat()
     }
 }

@@ -42,7 +42,7 @@ pub(crate) struct HubFlags {
     /// The hub to ask instead of files: its gateway, as in https://hub.example.com:8080
     #[arg(long, value_name = "URL")]
     pub(crate) hub: Option<String>,
-    /// Who signed the hub's certificate, as PEM: pki/ca.pem in its data directory; else the CAs of this system
+    /// Who signed the hub's certificate, as PEM: what 'mctunnel ca show' prints; else the CAs of this system
     #[arg(long, value_name = "FILE", requires = "hub")]
     hub_ca: Option<PathBuf>,
     /// A file with your token for the hub
@@ -256,7 +256,7 @@ impl AskFailed {
             }
             Self::Unreachable { .. } => (
                 "MCT-ASK-UNREACHABLE",
-                "check the address, and that --hub-ca is the CA of that hub: pki/ca.pem in its data directory",
+                "check the address, and that --hub-ca is what 'mctunnel ca show' prints at that hub",
             ),
             Self::Cut { .. } => (
                 "MCT-ASK-CUT",

@@ -54,6 +54,7 @@ mod stored_api_keys;
 mod telemetry;
 mod tls_roots;
 mod trust;
+mod watched;
 
 use clap::Parser;
 use std::process::ExitCode;

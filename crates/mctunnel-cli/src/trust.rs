@@ -6,6 +6,7 @@ use crate::{
     control, process,
     settings::TrustSettings,
     stored_api_keys::StoredApiKeys,
+    watched::Watched,
 };
 use mctunnel::{
     Checkpoint, ClusterFiles, ErrorCode, HubAuthority,
@@ -28,14 +29,13 @@ use tracing::{info, warn};
 /// What the ways in need, and what must live as long as they do.
 pub(crate) struct Trust {
     pub(crate) checkpoint: Checkpoint,
-    /// The providers, if clients are asked who they are.
-    chain: Option<SharedChain>,
+    /// The providers, if clients are asked who they are; the policies, and the record.
+    watched: Watched,
     /// Answers what the policy would decide; without a policy nothing does.
     pub(crate) can_i: Option<CanIPage>,
     /// The labels of clusters, if there is a policy that could choose by them.
     pub(crate) labels: Option<Arc<KnownLabels>>,
     _following: Option<AbortOnDropHandle<()>>,
-    audit: Option<Arc<AuditLog>>,
     /// Commands that change keys while the hub runs.
     _control: Option<control::Control>,
 }
@@ -54,11 +54,10 @@ impl Trust {
             let checkpoint = Checkpoint::new(open.0, open.1, recorded);
             return Ok(Self {
                 checkpoint,
-                chain: None,
+                watched: Watched { audit, ..Watched::default() },
                 can_i: None,
                 labels: None,
                 _following: None,
-                audit,
                 _control: None,
             });
         };
@@ -72,32 +71,39 @@ impl Trust {
         let quotas = live.quotas();
         let can_i = Some(CanIPage::new(live.clone()));
         let mut policies = vec![live.clone()];
+        let mut watched = Watched { chain: Some(chain.clone()), policy: Some(live.clone()), next: None, audit };
         let authorize: Arc<dyn Authorize> = match next {
             Some(next) => {
                 info!(policy = %next.display(), "Decisions that the next policy would change are logged.");
                 let next = ReloadingPolicy::watch(next.clone(), labels.clone()).await?;
                 policies.push(next.clone());
-                Arc::new(Shadow::new(live, next))
+                let shadow = Arc::new(Shadow::new(live, next.clone()));
+                watched.next = Some((next, Arc::clone(&shadow)));
+                shadow
             }
             None => Arc::new(live),
         };
         info!(providers = %providers.display(), policy = %policy.display(), "Clients are authenticated and authorised.");
-        let authenticate = Arc::new(chain.clone());
+        let authenticate = Arc::new(chain);
         let checkpoint = Checkpoint::new(authenticate, authorize, recorded).with_limit(Arc::new(ByPolicy(quotas)));
         let labels = Arc::new(KnownLabels::new(Arc::clone(clusters), policies, labels));
         let _following = Some(process::owned(Arc::clone(&labels).follow()));
-        let (chain, labels) = (Some(chain), Some(labels));
-        Ok(Self { checkpoint, chain, can_i, labels, _following, audit, _control: Some(control) })
+        Ok(Self { checkpoint, watched, can_i, labels: Some(labels), _following, _control: Some(control) })
     }
 
     /// What listeners collect for the providers, as it is now.
     fn wants(&self) -> Wants {
-        self.chain.as_ref().map(SharedChain::wants).unwrap_or_default()
+        self.watched.chain.as_ref().map(SharedChain::wants).unwrap_or_default()
+    }
+
+    /// What a scrape reads.
+    pub(crate) fn watched(&self) -> Watched {
+        self.watched.clone()
     }
 
     /// Has the listeners collect what the providers want whenever their file changes.
     pub(crate) fn keep(&self, collecting: Collecting) -> Option<AbortOnDropHandle<()>> {
-        Some(process::owned(collecting.follow(self.chain.clone()?)))
+        Some(process::owned(collecting.follow(self.watched.chain.clone()?)))
     }
 
     /// Who may have signed clients' certificates.
@@ -113,12 +119,12 @@ impl Trust {
 
     /// Where streams that clusters open are written down.
     pub(crate) fn recorder(&self) -> Arc<dyn Audit> {
-        recorder_of(self.audit.as_ref())
+        recorder_of(self.watched.audit.as_ref())
     }
 
     /// Writes the last records. Called when no request is left.
     pub(crate) fn end(&self) {
-        if let Some(log) = &self.audit
+        if let Some(log) = &self.watched.audit
             && let Err(error) = log.close()
         {
             warn!(%error, "The last records of the audit log may be missing.");

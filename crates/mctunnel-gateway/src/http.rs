@@ -77,8 +77,8 @@ impl<O: Open> HttpAdapter<O> {
         self
     }
 
-    /// Serves browsers that show no token only under these names, under addresses and `localhost`. For gateways that ask nobody who
-    /// they are: a web page could otherwise reach them by a name of its own that leads here (DNS rebinding).
+    /// Serves browsers that come in as nobody, and show no token, only under these names, under addresses and `localhost`: a web page
+    /// could otherwise reach what nobody needs a name for, by a name of its own that leads here (DNS rebinding).
     #[must_use]
     pub fn hosts(mut self, names: impl IntoIterator<Item = String>) -> Self {
         self.hosts = Some(names.into_iter().map(|name| name.to_ascii_lowercase()).collect());

@@ -11,7 +11,13 @@ use mctunnel_core::{
     Audit, Happening, Protocol, Unaudited, Unobserved, clusters::SharedClusters, observe::SharedObserver,
 };
 use mctunnel_identity::{Enrolment, HubAuthority, IdentityError};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -36,6 +42,8 @@ pub(crate) struct Inner {
     /// Streams that clusters have open.
     pub(crate) places: Places,
     pub(crate) enrolments: Semaphore,
+    /// Opens that have no answer yet.
+    pub(crate) pending: AtomicUsize,
     pub(crate) tasks: TaskTracker,
     /// No new tunnels.
     pub(crate) stopping: CancellationToken,
@@ -73,6 +81,12 @@ impl Hub {
     #[must_use]
     pub fn tunnels(&self) -> Vec<TunnelStatus> {
         self.inner.registry.tunnels()
+    }
+
+    /// How many opens have no answer yet, those that wait for a tunnel included.
+    #[must_use]
+    pub fn pending_opens(&self) -> usize {
+        self.inner.pending.load(Ordering::Relaxed)
     }
 }
 
@@ -140,6 +154,7 @@ impl Builder<'_> {
             sources: Sources::new(self.config.waiting_handshakes, self.config.concurrent_handshakes),
             places: Places::new(self.config.streams_from_cluster),
             enrolments: Semaphore::new(self.config.concurrent_enrolments),
+            pending: AtomicUsize::new(0),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
             stopped: CancellationToken::new(),

@@ -3,13 +3,17 @@
 use crate::Hub;
 use mctunnel_core::{Open, OpenError, OpenRequest, routing};
 use mctunnel_tunnel::{OpenFailed, Session, Stream};
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 use tokio::time::{Instant, timeout_at};
 
 impl Open for Hub {
     type Stream = Stream;
 
     async fn open(&self, request: OpenRequest) -> Result<Stream, OpenError> {
+        let _pending = Pending::begin(&self.inner.pending);
         let deadline = Instant::now() + request.timeout;
         let cluster = &request.destination.cluster;
         loop {
@@ -31,6 +35,22 @@ impl Open for Hub {
                 Err(OpenFailed::Lost(reason)) => Err(OpenError::TunnelLost(reason)),
             };
         }
+    }
+}
+
+/// Counted for as long as it lives, also when whoever asked goes away.
+struct Pending<'a>(&'a AtomicUsize);
+
+impl<'a> Pending<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

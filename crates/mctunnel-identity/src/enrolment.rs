@@ -61,6 +61,7 @@ pub struct Enrolment {
     tokens: Option<Arc<dyn JoinTokens>>,
     evidence: Vec<SharedEvidence>,
     lifetime: Duration,
+    retires: bool,
 }
 
 /// A certificate that was issued, and what its agent is to trust.
@@ -87,6 +88,7 @@ impl Enrolment {
             tokens: None,
             evidence: Vec::new(),
             lifetime: AGENT_CERTIFICATE_LIFETIME,
+            retires: false,
         }
     }
 
@@ -108,6 +110,14 @@ impl Enrolment {
     #[must_use]
     pub fn with_lifetime(mut self, lifetime: Duration) -> Self {
         self.lifetime = lifetime;
+        self
+    }
+
+    /// A change of CAs ends by itself when no agent needs the old one. For hubs that are known by their CA to agents alone: clients get
+    /// the new one from people, and of that nothing is seen here.
+    #[must_use]
+    pub fn retiring_by_itself(mut self) -> Self {
+        self.retires = true;
         self
     }
 
@@ -138,9 +148,10 @@ impl Enrolment {
         Ok(self.issued(&agent.cluster, &signed, lifetime))
     }
 
-    /// Ends a change of CAs when nothing of the old one is in use any more. Gives whether it did.
+    /// Ends a change of CAs when nothing of the old one is in use any more, if told [`Enrolment::retiring_by_itself`]. Gives whether it
+    /// did.
     pub fn retire_if_due(&self) -> Result<bool, IdentityError> {
-        let Some(rotation) = self.authority.rotation() else { return Ok(false) };
+        let Some(rotation) = self.authority.rotation().filter(|_| self.retires) else { return Ok(false) };
         let now = self.authority.unix_now();
         // Hubs that share the data directory may issue by the old one until they have looked.
         let settled = now.saturating_sub(rotation.since_unix) > SETTLED;

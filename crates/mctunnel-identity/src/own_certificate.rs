@@ -15,7 +15,7 @@ pub struct OwnCertificate {
     pub certificate: PathBuf,
     /// Its key, as PEM. Others than owner and group must not be able to read it.
     pub key: PathBuf,
-    /// The CA of the hub, as PEM: `pki/ca.pem` of its data directory.
+    /// The CAs of the hub, as PEM: `pki/ca.pem` of its data directory.
     pub hub_ca: PathBuf,
     /// Where the hub listens for tunnels, `host:port`.
     pub hub: String,

@@ -29,7 +29,7 @@ impl Impersonate {
     }
 
     /// Speaks for these users, and for members of these groups, and for nobody else. A user is then shown to the cluster with
-    /// those of its groups that are named here; one that is named itself, with all of them.
+    /// those of its groups that are named here, and with no others: the hub could say any.
     #[must_use]
     pub fn only(mut self, users: impl IntoIterator<Item = String>, groups: impl IntoIterator<Item = String>) -> Self {
         self.users.extend(users);
@@ -49,11 +49,10 @@ impl Impersonate {
         }
         let is_open = self.users.is_empty() && self.groups.is_empty();
         let is_named = is_open || self.users.contains(&*user.name);
+        let is_shown = |group: &str| group != "system:authenticated" && (is_open || self.groups.contains(group));
         let mut speaker = user.clone();
         // Kubernetes adds it by itself.
-        speaker
-            .groups
-            .retain(|group| &**group != "system:authenticated" && (is_named || self.groups.contains(&**group)));
+        speaker.groups.retain(|group| is_shown(group));
         if !is_named && speaker.groups.is_empty() {
             return Err(format!(
                 "this agent does not speak for {:?}: neither it nor a group of it is allowed",

@@ -1,6 +1,7 @@
 //! What to apply in the agent's cluster instead of a command: objects for kubectl, or values for Helm.
 //!
-//! The agent may speak for users and look up services, and nothing else: what a user may do is decided by the cluster's own rules.
+//! The agent's token may impersonate users and groups and look up services, and nothing else in its own name. Whom it may impersonate is
+//! everybody, unless the manifest is cut down.
 
 use mctunnel::ClusterName;
 use std::collections::BTreeMap;
@@ -59,7 +60,9 @@ kind: ClusterRole
 metadata:
   name: mctunnel-agent
 rules:
-  # To speak for the users that the hub verified. What they may do, the cluster's own rules say.
+  # To speak for the users that the hub verified. What they may do, the cluster's own rules say. RBAC cannot leave out 'system:', so
+  # whoever steals this token can be system:masters. Better: name the users, take "groups" out, and give the agent the same list:
+  #   resourceNames: ["corp:alice"]        and below  --impersonate-user=corp:alice
   - apiGroups: [""]
     resources: ["users", "groups"]
     verbs: ["impersonate"]

@@ -25,7 +25,7 @@ pub(super) const AGENT: &[Setting] = &[
         "A file with a token of a ServiceAccount of the hub's own cluster, instead of a join token; read at each try. \
          Needs --data-dir, --hub-ca, --hub",
     ),
-    one("hub_ca", "FILE", None, "Who signed the hub's certificate, as PEM: pki/ca.pem in its data directory"),
+    one("hub_ca", "FILE", None, "Who signed the hub's certificate, as PEM: what 'mctunnel ca show' prints at the hub"),
     one(
         "hub",
         "HOST:PORT",
@@ -79,7 +79,7 @@ pub(super) const AGENT: &[Setting] = &[
     many(
         "impersonate_user",
         "USER",
-        "Speak for this user; may be given many times. Without any, for all but 'system:'",
+        "Speak for this user, shown with its groups that are listed; may be given many times. Without any list, for all but 'system:'",
     ),
     many("impersonate_group", "GROUP", "Speak for members of this group; may be given many times"),
     switch("deny_kube_api", "Do not let streams reach the kube-apiserver, only services"),

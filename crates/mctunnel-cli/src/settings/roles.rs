@@ -167,6 +167,11 @@ impl HubSettings {
         Ok((ProcessSettings::read(effective)?, settings))
     }
 
+    /// Whether clients know the hub by its CA.
+    pub(crate) fn shows_clients_its_ca(&self) -> bool {
+        self.gateway_listen.is_some() && !self.gateway_plain || self.connect_tls_listen.is_some()
+    }
+
     /// Where clients come in, each with its flag.
     fn ways_in(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
         let ways = [

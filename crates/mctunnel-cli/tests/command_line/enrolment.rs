@@ -347,6 +347,11 @@ fn the_ca_is_shown_and_changed() {
         "{}",
         needed.err
     );
+    // Those that come by the operator's own CA know the hub by a file of which only people know what is in it.
+    assert_eq!(run(&["cluster", "add", "cluster-b", "--own-ca", "--data-dir", &data_dir]).status, Some(0));
+    let status = ca(&["status"]).out;
+    assert!(status.contains("cluster-b") && status.contains("mctunnel ca show"), "{status}");
+    assert!(ca(&["retire"]).err.contains("cluster-a, cluster-b"));
     until("the hub to take note", || hub.role.log().contains("\"authorities\":2").then_some(()));
     assert_eq!(ca(&["retire", "--force"]).status, Some(0));
     until("the hub to take note", || hub.role.log().contains("\"authorities\":1").then_some(()));

@@ -2,10 +2,12 @@
 
 #![expect(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
+mod agent_options_effective;
 mod api_keys;
 mod audit;
 mod audit_webhook;
 mod auth_config_effective;
+mod browsers;
 mod can_i_hub;
 mod charts;
 mod cluster_labels;
@@ -14,6 +16,7 @@ mod configuration;
 mod enrolment;
 mod help;
 mod life;
+mod metrics;
 mod policy;
 mod quick_start;
 mod report_api;

@@ -48,6 +48,8 @@ async fn t44_opens_on_a_frozen_agent_fail_with_504_within_ten_seconds_and_others
             (connect(&proxy, "frozen", &target).await.expect_err("nobody answers"), began.elapsed())
         });
     }
+    let pending = "mctunnel_opens_pending";
+    until("all of them to be counted", async || rig.metric(pending).await.filter(|count| *count >= 50.0)).await;
     let mut slowest = Duration::ZERO;
     while !opens.is_empty() {
         let began = Instant::now();
@@ -71,6 +73,7 @@ async fn t44_opens_on_a_frozen_agent_fail_with_504_within_ten_seconds_and_others
     frozen.signal("CONT").await;
     until("the agent to come back", async || exchange(&rig.connect, "frozen", &target.address, b"back").await.ok())
         .await;
+    assert_eq!(rig.metric(pending).await, Some(0.0), "what has failed is pending no more");
 }
 
 #[tokio::test]

@@ -146,7 +146,10 @@ fn hub_command(dir: &Path, tunnel: &str, connect: &str, more: &[&str]) -> Comman
     let mut command = Command::new(BINARY);
     command.arg("hub").arg("--data-dir").arg(dir);
     command.args(["--tunnel-listen", tunnel, "--connect-listen", connect, "--gateway-listen", "127.0.0.1:0"]);
-    command.arg("--insecure-no-auth").args(["--admin-listen", "127.0.0.1:0", "--log-level", "warn"]).args(more);
+    if !more.contains(&"--auth-config") {
+        command.arg("--insecure-no-auth");
+    }
+    command.args(["--admin-listen", "127.0.0.1:0", "--log-level", "warn"]).args(more);
     command
 }
 

@@ -1,6 +1,8 @@
 //! Certificates of agents, the hub's certificate and the CA change under load, and nobody notices (T47).
 
-use crate::rig::{BINARY, Process, Rig, Target, echo, exchange, start, until};
+use crate::rig::{BINARY, Process, Rig, Target, echo, exchange, start, text, until};
+use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
+use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
 use serde_json::Value;
 use std::{
     path::Path,
@@ -12,9 +14,11 @@ use std::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
     process::Command,
     task::JoinSet,
 };
+use tokio_rustls::TlsConnector;
 
 /// Short exchanges from eight clients until told to stop.
 struct Load {
@@ -25,15 +29,22 @@ struct Load {
 
 impl Load {
     fn start(proxy: &str, target: &str) -> Self {
+        let (proxy, target) = (proxy.to_owned(), target.to_owned());
+        Self::of(move || {
+            let (proxy, target) = (proxy.clone(), target.clone());
+            async move { exchange(&proxy, "c1", &target, b"a short exchange").await }
+        })
+    }
+
+    fn of<F: Future<Output = Result<(), String>> + Send>(once: impl Fn() -> F + Clone + Send + 'static) -> Self {
         let (done, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let mut clients = JoinSet::new();
         for _ in 0..8 {
-            let (done, stop) = (Arc::clone(&done), Arc::clone(&stop));
-            let (proxy, target) = (proxy.to_owned(), target.to_owned());
+            let (done, stop, once) = (Arc::clone(&done), Arc::clone(&stop), once.clone());
             clients.spawn(async move {
                 let mut failed = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
-                    if let Err(error) = exchange(&proxy, "c1", &target, b"a short exchange").await {
+                    if let Err(error) = once().await {
                         failed.push(error);
                     }
                     done.fetch_add(1, Ordering::Relaxed);
@@ -138,4 +149,111 @@ async fn t47_certificates_and_the_ca_change_under_load_and_no_exchange_fails() {
         said.push_str(&String::from_utf8_lossy(chunk.split_at(read).0));
     }
     assert_eq!(rig.metric("mctunnel_tunnel_up_total{cluster=\"c2\"}").await, None);
+}
+
+// === a client of the gateway ===
+
+const AUTH: &str = "providers: [{name: keys, api_keys: {}}]\n";
+const POLICY: &str = "version: 1
+roles:
+  all: {rules: [{clusters: ['*'], nonResourcePaths: ['*'], verbs: ['*']}]}
+bindings: [{name: b, role: all, users: [alice], providers: [keys]}]
+deny: []
+";
+
+/// Answers every request of a connection.
+async fn serve_http(mut socket: TcpStream) {
+    let mut head = Vec::new();
+    while let Ok(byte) = socket.read_u8().await {
+        head.push(byte);
+        if head.ends_with(b"\r\n\r\n") {
+            head.clear();
+            if socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// One request over a new connection, by a client that knows the hub by this file alone.
+async fn ask(gateway: &str, ca: &Path, key: &str) -> Result<(), String> {
+    let mut roots = RootCertStore::empty();
+    let pem = std::fs::read(ca).expect("the file of the hub's CAs");
+    for authority in CertificateDer::pem_slice_iter(&pem) {
+        roots.add(authority.expect("PEM")).expect("a CA");
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let socket = TcpStream::connect(gateway).await.map_err(|e| e.to_string())?;
+    let name = ServerName::try_from("mctunnel-hub").expect("a name");
+    let tls = TlsConnector::from(Arc::new(config)).connect(name, socket).await;
+    let mut tls = tls.map_err(|e| format!("TLS: {e}"))?;
+    let head = format!(
+        "GET /c1/version HTTP/1.1\r\nHost: mctunnel-hub\r\nAuthorization: Bearer {key}\r\nConnection: close\r\n\r\n"
+    );
+    tls.write_all(head.as_bytes()).await.map_err(|e| format!("write: {e}"))?;
+    let mut answer = Vec::new();
+    let read = tls.read_to_end(&mut answer).await;
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    match answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\nok") {
+        true => Ok(()),
+        false => Err(format!("{read:?} {answer}")),
+    }
+}
+
+#[tokio::test]
+async fn t47_the_ca_changes_under_a_client_of_the_gateway_who_was_given_both() {
+    let files = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| files.path().join(name).to_str().expect("UTF-8").to_owned();
+    std::fs::write(path("auth.yaml"), AUTH).expect("a file");
+    std::fs::write(path("policy.yaml"), POLICY).expect("a file");
+    std::fs::write(path("token"), "the agent's own").expect("a file");
+    let trust = ["--auth-config", &path("auth.yaml"), "--policy", &path("policy.yaml"), "--agent-cert-ttl", "6s"];
+    let rig = Rig::start_with("127.0.0.1:0", "127.0.0.1:0", &trust).await;
+    let data_dir = rig.dir.path();
+    let key = mctunnel(&["api-key", "create", "alice", "--user", "alice"], data_dir).await;
+    let api = Target::start(serve_http).await;
+    let create = ["join-token", "create", "--cluster", "c1", "-o", "token", "--hub", &rig.tunnel];
+    let token = mctunnel(&create, data_dir).await;
+    let home = data_dir.join("agent");
+    let mut agent = Command::new(BINARY);
+    agent.args(["agent", "--join-token", &token, "--log-level", "warn", "--impersonate", "--kube-token-file"]);
+    agent.args([&path("token"), "--kube-api", &format!("http://{}", api.address), "--data-dir"]).arg(&home);
+    let _agent = start(agent, &data_dir.join("agent.ready")).await;
+
+    // Replaced as a whole, as an operator would who hands out a file.
+    let known = files.path().join("hub-ca.pem");
+    let hand_out = async || {
+        std::fs::write(path("hub-ca.new"), mctunnel(&["ca", "show"], data_dir).await).expect("a file");
+        std::fs::rename(path("hub-ca.new"), &known).expect("a file");
+    };
+    hand_out().await;
+    std::fs::copy(&known, path("first.pem")).expect("a copy");
+    let gateway = text(&rig.hub.ready, "gateway");
+    let load = {
+        let (gateway, known, key) = (gateway.clone(), known.clone(), key.clone());
+        Load::of(move || {
+            let (gateway, known, key) = (gateway.clone(), known.clone(), key.clone());
+            async move { ask(&gateway, &known, &key).await }
+        })
+    };
+    mctunnel(&["ca", "rotate"], data_dir).await;
+    hand_out().await;
+    std::fs::copy(data_dir.join("pki/ca.pem"), path("overlap.pem")).expect("a copy");
+    until("both CAs", async || (kept(&home).1 == 2).then_some(())).await;
+    mctunnel(&["ca", "retire"], data_dir).await;
+    // Who has the first file alone sees that the hub shows the new certificate.
+    let shut_out =
+        until("the new certificate", async || ask(&gateway, Path::new(&path("first.pem")), &key).await.err()).await;
+    assert!(shut_out.starts_with("TLS: "), "{shut_out}");
+    ask(&gateway, Path::new(&path("overlap.pem")), &key).await.expect("pki/ca.pem of the overlap has both");
+    let (before, now) = (load.done.load(Ordering::Relaxed), || load.done.load(Ordering::Relaxed));
+    until("requests after that", async || (now() > before + 50).then_some(())).await;
+    let (done, failed) = load.finish().await;
+    assert!(failed.is_empty(), "{} of {done} failed: {:?}", failed.len(), failed.first());
+    println!("{done} requests of clients of the gateway while the CA changed");
+    assert!(done > 200, "{done} requests");
 }

@@ -2,7 +2,7 @@
 //! certificate, a place inside the network.
 //!
 //! The gateway takes no cookies and sets none. What is left is refused here: a foreign page's request that stands on anything but a token,
-//! which a page can only send if it has it; and, where nobody is asked who they are, a name that somebody else's DNS has led here.
+//! which a page can only send if it has it; and, from who comes in as nobody, a name that somebody else's DNS has led here.
 
 use super::credential;
 use http::{HeaderMap, Uri, header, request::Parts};
@@ -35,18 +35,25 @@ impl Browsed {
     }
 }
 
-/// Holds a request against both rules. A token that a page had to have to send it counts for the page.
-pub(super) fn check(parts: &Parts, hosts: Option<&BTreeSet<String>>) -> Result<(), Browsed> {
+/// Whether the page is of our own origin. A token that a page had to have to send it counts for the page.
+pub(super) fn check_origin(parts: &Parts) -> Result<(), Browsed> {
     if credential::has_token(&parts.headers) {
         return Ok(());
     }
     let host = host_of(&parts.uri, &parts.headers);
-    if hosts.is_some_and(|known| is_of_a_browser(&parts.headers) && !is_known(host, known)) {
-        return Err(Browsed::UnknownHost);
-    }
     let mut origins = parts.headers.get_all(header::ORIGIN).iter();
-    let foreign = origins.any(|origin| !origin.to_str().is_ok_and(|origin| is_of(origin, host)));
+    let mut sites = parts.headers.get_all("sec-fetch-site").iter();
+    // Browsers leave the origin out of links and images, and show a client certificate there all the same. `none` is an address typed in.
+    let foreign = origins.any(|origin| !origin.to_str().is_ok_and(|origin| is_of(origin, host)))
+        || sites.any(|site| site != "same-origin" && site != "none");
     if foreign { Err(Browsed::ForeignOrigin) } else { Ok(()) }
+}
+
+/// Whether somebody who comes in as nobody came by a name of ours.
+pub(super) fn check_host(parts: &Parts, hosts: Option<&BTreeSet<String>>) -> Result<(), Browsed> {
+    let host = host_of(&parts.uri, &parts.headers);
+    let strange = hosts.is_some_and(|known| is_of_a_browser(&parts.headers) && !is_known(host, known));
+    if strange && !credential::has_token(&parts.headers) { Err(Browsed::UnknownHost) } else { Ok(()) }
 }
 
 /// Whether a browser sent it: by what every browser adds, a page cannot leave out, and other clients do not send unasked.
@@ -100,7 +107,8 @@ mod tests {
             request = request.header(*name, *value);
         }
         let known = known.map(|names| names.iter().map(|&name| name.to_owned()).collect());
-        check(&request.body(()).unwrap().into_parts().0, known.as_ref())
+        let parts = request.body(()).unwrap().into_parts().0;
+        check_origin(&parts).and_then(|()| check_host(&parts, known.as_ref()))
     }
 
     #[test]
@@ -149,6 +157,26 @@ mod tests {
             assert_eq!(checked(host, &[("origin", origin)], None), Ok(()), "{host} {origin}");
         }
         assert_eq!(checked("hub.example", &[], None), Ok(()), "not a browser");
+    }
+
+    #[test]
+    fn t34_what_a_browser_says_comes_from_elsewhere_counts_for_nothing_but_a_token() {
+        for site in ["cross-site", "same-site", "Cross-Site", "", "something new"] {
+            for origin in [&[][..], &[("origin", "https://hub.example")]] {
+                let fields = [&[("sec-fetch-site", site)][..], origin].concat();
+                assert_eq!(checked("hub.example", &fields, None), Err(Browsed::ForeignOrigin), "{fields:?}");
+            }
+            // A link on another page: the browser would show its client certificate.
+            let link = [("sec-fetch-site", site), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
+            assert_eq!(checked("hub.example", &link, None), Err(Browsed::ForeignOrigin), "{site}");
+            let token = [("sec-fetch-site", site), ("authorization", "Bearer t")];
+            assert_eq!(checked("hub.example", &token, None), Ok(()), "{site}");
+        }
+        for site in ["same-origin", "none"] {
+            assert_eq!(checked("hub.example", &[("sec-fetch-site", site)], None), Ok(()), "{site}");
+        }
+        let two = [("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")];
+        assert_eq!(checked("hub.example", &two, None), Err(Browsed::ForeignOrigin));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::{
 
 /// The contents of the files: four, and two more while CAs change.
 pub(super) struct PkiFiles {
+    /// The CA of the hub's own certificate; behind it the next one, while CAs change, for clients that are given the file.
     pub(super) ca_pem: String,
     pub(super) ca_key: Secret,
     pub(super) server_pem: String,

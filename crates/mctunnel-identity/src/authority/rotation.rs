@@ -38,7 +38,13 @@ impl HubAuthority {
                 return Err(IdentityError::RotationUnderWay);
             }
             let (pem, issuer) = issue::authority(self.shared.clock.unix_now())?;
-            let write = vec![(NEXT_KEY, Secret::new(issuer.key().serialize_pem())), (NEXT_PEM, Secret::new(pem))];
+            // Clients are given this file, and will need both.
+            let both = format!("{}{pem}", current.serving.pem);
+            let write = vec![
+                (CA_PEM, Secret::new(both)),
+                (NEXT_KEY, Secret::new(issuer.key().serialize_pem())),
+                (NEXT_PEM, Secret::new(pem)),
+            ];
             Ok(PkiChange { write, remove: Vec::new() })
         })?;
         fresh.rotation().ok_or(IdentityError::NoRotation)

@@ -48,7 +48,7 @@ impl Authority {
             return Err(mismatch("a CA's key is not the key of its certificate"));
         }
         let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(|e| unusable(pem_name, e.to_string()))?;
-        Ok(Self { certificate, pem: pem.to_owned(), issuer, pin })
+        Ok(Self { pem: first_of(pem), certificate, issuer, pin })
     }
 }
 
@@ -228,6 +228,12 @@ fn ends_soon(server: &CertificateDer<'_>, now: i64) -> bool {
 
 fn read_key(pem: &Secret) -> Result<KeyPair, String> {
     KeyPair::from_pem(pem.expose()).map_err(|_| "no private key in it that can be read".to_owned())
+}
+
+/// The file of the serving CA has the next one behind it while CAs change.
+fn first_of(pem: &str) -> String {
+    const END: &str = "-----END CERTIFICATE-----";
+    pem.split_once(END).map_or_else(|| pem.to_owned(), |(first, _)| format!("{first}{END}\n"))
 }
 
 fn read_certificate(pem: &str) -> Result<CertificateDer<'static>, String> {

@@ -139,15 +139,16 @@ impl RecordFile {
         Some(Renewed { serial: last.serial.clone(), not_after_unix: last.not_after })
     }
 
-    /// Whether a certificate of that CA may still be in use: one that has not ended, or one of which only the serial is known.
+    /// Whether a certificate of that CA may still be in use: one that has not ended, or one of which only the serial is known. Who
+    /// comes by the operator's own CA knows the hub by a file of which nothing is known here.
     pub(super) fn depends_on(&self, authority: &CaPin, now: i64) -> bool {
-        !self.serials.is_empty() || self.living_of(authority, now).next().is_some()
+        self.own_ca || !self.serials.is_empty() || self.living_of(authority, now).next().is_some()
     }
 
     /// As [`RecordFile::depends_on`], but a certificate that was renewed is not needed any more.
     pub(super) fn still_needs(&self, authority: &CaPin, now: i64) -> bool {
         let mut living = self.living_of(authority, now);
-        !self.serials.is_empty() || living.any(|line| self.successor(&line.serial).is_none())
+        self.own_ca || !self.serials.is_empty() || living.any(|line| self.successor(&line.serial).is_none())
     }
 
     fn living_of(&self, authority: &CaPin, now: i64) -> impl Iterator<Item = &CertificateLine> {

@@ -194,6 +194,7 @@ async fn the_old_ca_goes_by_itself_when_nothing_needs_it_any_more() {
     let enrolment = |office: &Office| {
         Enrolment::new(&office.authority, Arc::new(office.clusters.clone()))
             .with_join_tokens(Arc::new(office.tokens.clone()))
+            .retiring_by_itself()
     };
     assert!(!enrolment(&office).retire_if_due().unwrap(), "there is only one");
     office.authority.rotate().unwrap();
@@ -204,6 +205,7 @@ async fn the_old_ca_goes_by_itself_when_nothing_needs_it_any_more() {
     office.clock.forward(9 * HOUR);
     assert!(!enrolment(&office).retire_if_due().unwrap(), "a token pins it");
     office.clock.forward(2 * HOUR);
+    assert!(!office.enrolment.retire_if_due().unwrap(), "nobody said that there are no clients who know the hub by it");
     assert!(enrolment(&office).retire_if_due().unwrap());
     assert_eq!(office.authority.rotation(), None);
 
@@ -212,6 +214,38 @@ async fn the_old_ca_goes_by_itself_when_nothing_needs_it_any_more() {
     office.authority.rotate().unwrap();
     office.clock.forward(1000 * 24 * HOUR);
     assert!(!enrolment(&office).retire_if_due().unwrap());
+}
+
+#[test]
+fn t47_a_cluster_of_the_operators_ca_needs_the_old_one_until_somebody_says_otherwise() {
+    let office = Office::open();
+    // Its agent knows the hub by a file that somebody gave it; whether that has the new CA cannot be seen from here.
+    office.clusters.allow_own_ca(&cluster("c1")).unwrap();
+    let old = office.authority.rotate().unwrap().old;
+    assert_eq!(office.clusters.in_need_of(&old).unwrap(), [cluster("c1")]);
+    office.clock.forward(1000 * 24 * HOUR);
+    let enrolment = Enrolment::new(&office.authority, Arc::new(office.clusters.clone())).retiring_by_itself();
+    assert!(!enrolment.retire_if_due().unwrap(), "its agent would be shut out");
+    office.clusters.revoke(&cluster("c1")).unwrap();
+    assert!(office.clusters.in_need_of(&old).unwrap().is_empty());
+    assert!(enrolment.retire_if_due().unwrap());
+}
+
+#[test]
+fn t47_the_file_that_clients_are_given_has_both_cas_in_the_overlap() {
+    let office = Office::open();
+    let path = office.dir.path().join("pki/ca.pem");
+    let pins = || {
+        let read = CertificateDer::pem_file_iter(&path).unwrap();
+        read.map(|ca| CaPin::of(&ca.unwrap()).unwrap()).collect::<Vec<_>>()
+    };
+    let rotation = office.authority.rotate().unwrap();
+    assert_eq!(pins(), [rotation.old, rotation.new]);
+    assert_eq!(office.pins(), pins());
+    let again = HubAuthority::open_or_create(office.dir.path(), &[]).unwrap();
+    assert_eq!(again.ca_pem(), fs::read_to_string(&path).unwrap(), "each once");
+    office.authority.retire().unwrap();
+    assert_eq!(pins(), [rotation.new]);
 }
 
 #[tokio::test]

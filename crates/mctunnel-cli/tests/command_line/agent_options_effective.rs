@@ -1,0 +1,417 @@
+//! T16 at the agent: each option about whom it speaks for, what it reaches and whom it believes counts however it is set, by flag, file
+//! or variable. The options are taken from `mctunnel agent --help`: one that is new fails here until somebody says what it does.
+
+use crate::rig::{Greeter, Hub, Ran, Role, mctunnel, ran, request, run};
+use parking_lot::Mutex;
+use serde_json::Value;
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    process::Command,
+    sync::Arc,
+    thread,
+};
+use tempfile::TempDir;
+
+/// Options about trust. Each has a check below.
+const ABOUT_TRUST: [(&str, Check); 20] = [
+    ("join-token", join_token),
+    ("join-token-file", join_token_file),
+    ("join", join),
+    ("certificate", own_certificate),
+    ("key", own_certificate),
+    ("hub-ca", own_certificate),
+    ("hub-server-name", hub_server_name),
+    ("allow", allow),
+    ("allow-service", allow_service),
+    ("allow-service-file", allow_service_file),
+    ("kube-api-ca", kube_api_ca),
+    ("impersonate", impersonate),
+    ("kube-token-file", kube_token_file),
+    ("impersonate-user", impersonate_user),
+    ("impersonate-group", impersonate_group),
+    ("deny-kube-api", deny_kube_api),
+    ("pin-service", pin_service),
+    ("service-ca", service_ca),
+    ("insecure-service", insecure_service),
+    ("allow-external-names", allow_external_names),
+];
+
+/// Shows that an option counts when it is set in this way.
+type Check = fn(&Stage, Way);
+
+/// All the others.
+const ABOUT_OTHER_THINGS: [&str; 23] = [
+    "hub",
+    "kubeconfig",
+    "kube-context",
+    "kube-api",
+    "zone",
+    "data-dir",
+    "expose",
+    "spool",
+    "spool-limit",
+    "report-events",
+    "report-event-type",
+    "report-event-reason",
+    "report-logs",
+    "report-log-containers",
+    "report-listen",
+    "admin-listen",
+    "ready-file",
+    "grace",
+    "congestion-control",
+    "log-format",
+    "log-level",
+    "threads",
+    "config",
+];
+
+/// How an option is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Flag,
+    File,
+    Variable,
+}
+
+#[test]
+fn t16_options_of_the_agent_are_effective() {
+    let stage = Stage::new();
+    for (option, check) in ABOUT_TRUST {
+        for way in [Way::Flag, Way::File, Way::Variable] {
+            println!("--{option}, by {way:?}");
+            check(&stage, way);
+        }
+    }
+}
+
+#[test]
+fn t16_every_option_of_the_agents_help_is_known_here() {
+    let help = run(&["agent", "--help"]).out;
+    let flags = help.lines().filter_map(|line| line.strip_prefix("      --"));
+    let shown: BTreeSet<&str> = flags.filter_map(|flag| flag.split([' ', '\n']).next()).collect();
+    let known = ABOUT_TRUST.iter().map(|(option, _)| *option).chain(ABOUT_OTHER_THINGS).chain(["print-config"]);
+    assert!(shown.len() > 20, "{help}");
+    assert_eq!(shown, known.collect(), "say here whether an option is about trust; if it is, show that it counts");
+}
+
+#[test]
+fn t16_with_none_of_them_an_agent_reaches_nothing_and_speaks_for_nobody() {
+    let stage = Stage::new();
+    let _agent = stage.agent(Way::Flag, &[], &[]);
+    let (status, body) = stage.ask("/c1/version");
+    assert!(status == 403 && body.contains("--impersonate"), "{status} {body}");
+    assert_eq!(stage.ask(SERVICE).0, 403);
+    assert_eq!(stage.connect(), 403);
+    assert!(stage.api.heads().is_empty());
+}
+
+// === the options ===
+
+fn join_token(stage: &Stage, way: Way) {
+    let refused = stage.refused(way, &[("join-token", "mctj_forged")], &["--data-dir", &stage.path("home")]);
+    assert!(refused.err.starts_with("error[MCT-") && refused.err.contains("token"), "{refused:?}");
+    assert!(!refused.err.contains("mctj_forged"), "{refused:?}");
+}
+
+fn join_token_file(stage: &Stage, way: Way) {
+    let file = stage.write("join-token", "mctj_forged\n");
+    let refused = stage.refused(way, &[("join-token-file", &file)], &["--data-dir", &stage.path("home")]);
+    assert!(refused.err.starts_with("error[MCT-") && refused.err.contains("token"), "{refused:?}");
+    assert!(!refused.err.contains("MCT-AGENT-NOT-ENROLLED") && !refused.err.contains("mctj_forged"), "{refused:?}");
+}
+
+fn join(stage: &Stage, way: Way) {
+    let refused = stage.refused(way, &[("join", "/no/such/bundle")], &[]);
+    assert!(refused.status == Some(1) && refused.err.contains("/no/such/bundle"), "{refused:?}");
+}
+
+/// Certificate, key and CA go together: without one of them nothing starts, and each is read.
+fn own_certificate(stage: &Stage, way: Way) {
+    let (bundle, at) = (stage.bundle(), |name: &str| stage.path(name));
+    for (name, part) in [("tls.crt", "certificate_pem"), ("tls.key", "key_pem"), ("ca.pem", "ca_pem")] {
+        stage.write(name, bundle[part].as_str().expect("text"));
+    }
+    let all = [("certificate", at("tls.crt")), ("key", at("tls.key")), ("hub-ca", at("ca.pem"))];
+    let hub = ["--hub", stage.hub.address("tunnel")];
+    for missing in 0..all.len() {
+        let mut options: Vec<(&str, &str)> = all.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        options[missing].1 = "/no/such/file";
+        let refused = stage.refused(way, &options, &hub);
+        assert!(refused.err.contains("/no/such/file"), "{}: {refused:?}", options[missing].0);
+    }
+}
+
+fn hub_server_name(stage: &Stage, way: Way) {
+    let refused = stage.refused(way, &[("hub-server-name", "no name")], &["--join", &stage.join]);
+    assert!(refused.err.starts_with("error[MCT-CONFIG-BAD-VALUE]: "), "{refused:?}");
+}
+
+fn allow(stage: &Stage, way: Way) {
+    let _agent = stage.agent(way, &[("allow", &format!("tcp://{}", stage.greeter.address))], &[]);
+    assert_eq!(stage.connect(), 200);
+}
+
+fn allow_service(stage: &Stage, way: Way) {
+    let _agent = stage.agent(way, &[("allow-service", "default/web:80")], &["--pin-service", &stage.pin()]);
+    assert_eq!(stage.ask(SERVICE), (200, "/x".to_owned()));
+}
+
+fn allow_service_file(stage: &Stage, way: Way) {
+    let file = stage.write("services.yaml", "services: [\"default/web:80\"]\n");
+    let _agent = stage.agent(way, &[("allow-service-file", &file)], &["--pin-service", &stage.pin()]);
+    assert_eq!(stage.ask(SERVICE), (200, "/x".to_owned()));
+}
+
+fn pin_service(stage: &Stage, way: Way) {
+    let _agent = stage.agent(way, &[("pin-service", &stage.pin())], &["--allow-service", "default/web:80"]);
+    assert_eq!(stage.ask(SERVICE), (200, "/x".to_owned()));
+}
+
+fn impersonate(stage: &Stage, way: Way) {
+    let _agent = stage.agent(way, &[("impersonate", "true")], &["--kube-token-file", &stage.token()]);
+    stage.speaks_for_alice(&["impersonate-group: dev"]);
+}
+
+fn kube_token_file(stage: &Stage, way: Way) {
+    let _agent = stage.agent(way, &[("kube-token-file", &stage.token())], &["--impersonate"]);
+    stage.speaks_for_alice(&["impersonate-group: dev"]);
+}
+
+fn impersonate_user(stage: &Stage, way: Way) {
+    let flags = ["--impersonate", "--kube-token-file", &stage.token()];
+    let agent = stage.agent(way, &[("impersonate-user", "bob")], &flags);
+    stage.is_not_spoken_for();
+    drop(agent);
+    let _agent = stage.agent(way, &[("impersonate-user", "alice")], &flags);
+    stage.speaks_for_alice(&[]);
+    assert_refused(&stage.refused(way, &[("impersonate-user", "bob")], &stage.usual()), "MCT-AGENT-IMPERSONATE");
+}
+
+fn impersonate_group(stage: &Stage, way: Way) {
+    let flags = ["--impersonate", "--kube-token-file", &stage.token()];
+    let agent = stage.agent(way, &[("impersonate-group", "ops")], &flags);
+    stage.is_not_spoken_for();
+    drop(agent);
+    let _agent = stage.agent(way, &[("impersonate-group", "dev")], &flags);
+    stage.speaks_for_alice(&["impersonate-group: dev"]);
+    assert_refused(&stage.refused(way, &[("impersonate-group", "ops")], &stage.usual()), "MCT-AGENT-IMPERSONATE");
+}
+
+fn deny_kube_api(stage: &Stage, way: Way) {
+    let flags = ["--impersonate", "--kube-token-file", &stage.token()];
+    let _agent = stage.agent(way, &[("deny-kube-api", "true")], &flags);
+    stage.is_not_spoken_for();
+}
+
+fn kube_api_ca(stage: &Stage, way: Way) {
+    let refused = stage.refused(way, &[("kube-api-ca", "/no/such/ca.pem")], &stage.usual());
+    assert!(refused.err.contains("/no/such/ca.pem"), "{refused:?}");
+}
+
+fn service_ca(stage: &Stage, way: Way) {
+    let refused = stage.refused(way, &[("service-ca", "/no/such/ca.pem")], &stage.usual());
+    assert!(refused.err.contains("/no/such/ca.pem"), "{refused:?}");
+}
+
+fn insecure_service(stage: &Stage, way: Way) {
+    let refused = stage.refused(way, &[("insecure-service", "no-namespace")], &stage.usual());
+    assert!(refused.err.starts_with("error[MCT-") && refused.err.contains("no-namespace"), "{refused:?}");
+}
+
+/// What it lets through takes a Kubernetes: `mctunnel-kube` has that test.
+fn allow_external_names(stage: &Stage, way: Way) {
+    let shown = stage.refused(way, &[("allow-external-names", "true")], &["--join", "x", "--print-config"]);
+    assert!(shown.status == Some(0) && shown.out.contains("allow_external_names: true"), "{shown:?}");
+}
+
+// === a stage for agents of one cluster ===
+
+const SERVICE: &str = "/c1/api/v1/namespaces/default/services/web:80/proxy-service/x";
+
+const POLICY: &str = "version: 1
+roles:
+  all:
+    rules:
+      - {clusters: ['*'], nonResourcePaths: ['*'], verbs: ['*']}
+      - {clusters: ['*'], services: ['*/*:*'], methods: ['*'], paths: ['*'], protocols: ['*']}
+      - {clusters: ['*'], bytes: ['*:*'], protocols: ['*']}
+bindings: [{name: b, role: all, users: [alice], providers: [keys]}]
+deny: []
+";
+
+struct Stage {
+    files: TempDir,
+    hub: Hub,
+    api: Api,
+    greeter: Greeter,
+    join: String,
+    key: String,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let files = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| files.path().join(name).to_str().expect("UTF-8").to_owned();
+        fs::write(path("auth.yaml"), "providers: [{name: keys, api_keys: {}}]\n").expect("a file");
+        fs::write(path("policy.yaml"), POLICY).expect("a file");
+        let trust = ["--auth-config", &path("auth.yaml"), "--policy", &path("policy.yaml"), "--gateway-plain"];
+        let hub = Hub::start(&trust);
+        let join = hub.add("c1");
+        let create = ["api-key", "create", "alice", "--user", "alice", "--group", "dev", "--data-dir"];
+        let made = run(&[&create[..], &[&hub.path("data")]].concat());
+        assert_eq!(made.status, Some(0), "{made:?}");
+        let key = made.out.trim_end().to_owned();
+        Self { files, hub, api: Api::start(), greeter: Greeter::start(), join, key }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.files.path().join(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.path(name);
+        fs::write(&path, text).expect("a file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("a mode");
+        path
+    }
+
+    fn bundle(&self) -> Value {
+        serde_json::from_str(&fs::read_to_string(&self.join).expect("a bundle")).expect("JSON")
+    }
+
+    fn token(&self) -> String {
+        self.write("token", "the-agents-own\n")
+    }
+
+    fn pin(&self) -> String {
+        format!("default/web:80={}", self.greeter.address)
+    }
+
+    /// What an agent of the cluster has, whatever else.
+    fn usual(&self) -> [&str; 4] {
+        ["--join", &self.join, "--kube-api", &self.api.url]
+    }
+
+    /// An agent for which these options are set in this way, on top of flags.
+    fn command(&self, way: Way, options: &[(&str, &str)], flags: &[&str]) -> Command {
+        let mut command = mctunnel(&["agent"]);
+        command.args(flags);
+        let mut file = String::new();
+        for (name, value) in options {
+            let key = name.replace('-', "_");
+            match way {
+                Way::Flag if *value == "true" => command.arg(format!("--{name}")),
+                Way::Flag => command.args([format!("--{name}"), (*value).to_owned()]),
+                Way::Variable => command.env(format!("MCTUNNEL_{}", key.to_ascii_uppercase()), value),
+                Way::File => {
+                    file.push_str(&format!("{key}: {}\n", Value::from(*value)));
+                    &mut command
+                }
+            };
+        }
+        if way == Way::File {
+            command.args(["--config", &self.write("agent.yaml", &file)]);
+        }
+        command
+    }
+
+    /// What an agent says that does not start.
+    fn refused(&self, way: Way, options: &[(&str, &str)], flags: &[&str]) -> Ran {
+        ran(&mut self.command(way, options, flags))
+    }
+
+    /// An agent whose tunnel is up.
+    fn agent(&self, way: Way, options: &[(&str, &str)], flags: &[&str]) -> Role {
+        let command = self.command(way, options, &[&self.usual()[..], flags].concat());
+        let mut agent = Role::spawn(self.files.path(), "agent", command);
+        assert_eq!(agent.ready()["cluster"], "c1");
+        agent
+    }
+
+    /// The status and the body of a GET by alice.
+    fn ask(&self, path: &str) -> (u16, String) {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n", self.key);
+        request(self.hub.address("gateway"), &format!("{head}Connection: close\r\n\r\n"))
+    }
+
+    /// The status of a CONNECT by alice.
+    fn connect(&self) -> u16 {
+        let mut socket = TcpStream::connect(self.hub.address("connect")).expect("it listens");
+        let (to, key) = (&self.greeter.address, &self.key);
+        let head = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\nx-mctunnel-cluster: c1\r\n");
+        write!(socket, "{head}Proxy-Authorization: Bearer {key}\r\n\r\n").expect("it reads");
+        let mut line = String::new();
+        BufReader::new(socket).read_line(&mut line).expect("a status line");
+        line.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a status")
+    }
+
+    #[track_caller]
+    fn speaks_for_alice(&self, groups: &[&str]) {
+        self.api.clear();
+        assert_eq!(self.ask("/c1/version").0, 200);
+        let heads = self.api.heads();
+        let [head] = heads.as_slice() else { panic!("one request: {heads:?}") };
+        let about: BTreeSet<&str> = head.lines().filter(|line| line.starts_with("impersonate-")).collect();
+        assert_eq!(about, ["impersonate-user: alice"].iter().chain(groups).copied().collect(), "{head}");
+        assert!(head.contains("authorization: Bearer the-agents-own\r\n"), "{head}");
+    }
+
+    #[track_caller]
+    fn is_not_spoken_for(&self) {
+        self.api.clear();
+        assert_eq!(self.ask("/c1/version").0, 403);
+        assert!(self.api.heads().is_empty(), "the agent's token was not used");
+    }
+}
+
+/// A kube-apiserver that says yes and remembers what it was asked, names in lower case.
+struct Api {
+    url: String,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Api {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&heads);
+        thread::spawn(move || {
+            for socket in listener.incoming() {
+                let Ok(mut socket) = socket else { continue };
+                let (mut head, mut byte) = (Vec::new(), [0]);
+                while !head.ends_with(b"\r\n\r\n") && socket.read_exact(&mut byte).is_ok() {
+                    head.extend(byte);
+                }
+                let head = String::from_utf8_lossy(&head).into_owned();
+                let lower = head.split("\r\n").map(|line| match line.split_once(": ") {
+                    Some((name, value)) => format!("{}: {value}\r\n", name.to_ascii_lowercase()),
+                    None => format!("{line}\r\n"),
+                });
+                seen.lock().push(lower.collect());
+                // Whoever went away needs no answer.
+                let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+            }
+        });
+        Self { url, heads }
+    }
+
+    fn heads(&self) -> Vec<String> {
+        self.heads.lock().clone()
+    }
+
+    fn clear(&self) {
+        self.heads.lock().clear();
+    }
+}
+
+#[track_caller]
+fn assert_refused(refused: &Ran, code: &str) {
+    assert!(refused.err.starts_with(&format!("error[{code}]: ")), "{refused:?}");
+    assert!(refused.err.contains("\n  remedy: "), "{refused:?}");
+}
