@@ -146,6 +146,7 @@ mod tests {
         let trickling = async {
             for byte in &whole {
                 slow.write_all(&[*byte]).await.unwrap();
+                // tidy: sleep because the clock is paused, and moves when everybody waits
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         };
