@@ -67,7 +67,7 @@ pub use error::AuditError;
 pub use layout::Layout;
 pub use log::AuditLog;
 pub use read::Record;
-pub use recipient::{InvalidRecipient, Recipient, RecipientConfig};
+pub use recipient::{InvalidRecipient, NotSent, Recipient, RecipientConfig};
 pub use sink::{Batch, Sink};
 pub use status::AuditStatus;
 pub use verify::{Broken, Problem, Verified, VerifyError, verify};

@@ -1,7 +1,7 @@
 //! Somebody who is sent something by POST: one request, and whether it was taken. When to try again is for whoever sends.
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Uri, header};
+use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::Full;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
@@ -70,7 +70,7 @@ impl Recipient {
     }
 
     /// Sends once. `Ok` means that it was taken; an error says why not.
-    pub async fn post(&self, body: Bytes) -> Result<(), String> {
+    pub async fn post(&self, body: Bytes) -> Result<(), NotSent> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.uri.clone();
@@ -80,15 +80,50 @@ impl Recipient {
             headers.insert(header::AUTHORIZATION, authorization.clone());
         }
         let answer = tokio::time::timeout(self.timeout, self.client.request(request)).await;
-        let answer = answer.map_err(|_| "no answer in time".to_owned())?.map_err(|error| chain(&error))?;
+        let answer = answer.map_err(|_| NotSent::Failed("no answer in time".to_owned()))?;
+        let answer = answer.map_err(|error| NotSent::Failed(chain(&error)))?;
         // A redirect is not followed: whoever may answer here may not choose who else gets the records.
-        if answer.status().is_success() { Ok(()) } else { Err(format!("status {}", answer.status().as_u16())) }
+        if answer.status().is_success() { Ok(()) } else { Err(NotSent::Refused(answer.status())) }
     }
 }
 
 impl fmt::Debug for Recipient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Recipient").field("host", &self.uri.host()).finish_non_exhaustive()
+    }
+}
+
+/// Why something was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotSent {
+    /// It did not get there, or no answer came back.
+    #[error("{0}")]
+    Failed(String),
+    /// The answer was another than yes.
+    #[error("status {}", .0.as_u16())]
+    Refused(StatusCode),
+}
+
+impl NotSent {
+    /// Whether it is for what was sent that it was refused: the same again would be refused again. Who may send at all, and where to,
+    /// can change, and so can how busy somebody is.
+    #[must_use]
+    pub fn is_for_good(&self) -> bool {
+        const MAY_CHANGE: [StatusCode; 9] = [
+            StatusCode::UNAUTHORIZED,
+            StatusCode::PAYMENT_REQUIRED,
+            StatusCode::FORBIDDEN,
+            StatusCode::NOT_FOUND,
+            StatusCode::METHOD_NOT_ALLOWED,
+            StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+            StatusCode::REQUEST_TIMEOUT,
+            StatusCode::TOO_EARLY,
+            StatusCode::TOO_MANY_REQUESTS,
+        ];
+        match self {
+            Self::Failed(_) => false,
+            Self::Refused(status) => status.is_client_error() && !MAY_CHANGE.contains(status),
+        }
     }
 }
 

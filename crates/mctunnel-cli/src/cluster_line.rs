@@ -1,10 +1,14 @@
-//! A cluster as it is listed: what it reported of itself last, as JSON, YAML and columns. One that is silent is stale.
+//! A cluster as it is listed: its tunnel, as far as the hub is asked, and what it reported of itself last, as JSON, YAML and columns.
+//! One that is silent is stale.
 
 use crate::{
     reports::{micros_ago, moment},
     status_reports::EVERY,
 };
-use mctunnel::report::{Kind, Query, ReportError, Store, StoredRecord, kind::InvalidKind};
+use mctunnel::{
+    hub::TunnelStatus,
+    report::{Kind, Query, ReportError, Store, StoredRecord, kind::InvalidKind},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
@@ -23,8 +27,11 @@ const AT_ONCE: usize = 1_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ClusterLine {
     cluster: String,
-    /// `live`, `stale`, or `silent` when it never reported.
+    /// `live` or `stale` by when the hub heard of it last; `connected` when it has a tunnel and does not report; `silent` when nothing
+    /// is known of it.
     state: String,
+    /// How long its tunnel has been up; known to a hub that runs.
+    connected_seconds: Option<u64>,
     agent_version: Option<String>,
     kubernetes_version: Option<String>,
     uptime_seconds: Option<u64>,
@@ -40,36 +47,54 @@ pub(crate) struct ClusterLine {
     reported: Option<String>,
 }
 
+/// The tunnel of a cluster, as the hub sees it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tunnel {
+    up: Duration,
+    streams: usize,
+    rtt: Option<Duration>,
+}
+
+impl From<&TunnelStatus> for Tunnel {
+    fn from(status: &TunnelStatus) -> Self {
+        Self { up: status.up, streams: status.streams, rtt: status.rtt }
+    }
+}
+
 impl ClusterLine {
-    /// From the last status, with its time in microseconds since 1970.
-    pub(crate) fn of(cluster: &str, status: Option<&(i64, Value)>, now: SystemTime) -> Self {
-        let nothing = (0, Value::Null);
-        let (time, body) = status.unwrap_or(&nothing);
-        let at = moment(*time);
-        // Both clocks are within half a minute of each other, or something else is wrong.
-        let live = now.duration_since(at).is_ok_and(|age| age <= STALE) || now < at;
-        let state = match (status, live) {
-            (None, _) => "silent",
-            (Some(_), true) => "live",
-            (Some(_), false) => "stale",
+    /// From the last status, and from the tunnel if there is one. What the hub measures itself goes before what the agent says.
+    pub(crate) fn of(cluster: &str, status: Option<&Status>, tunnel: Option<&Tunnel>, now: SystemTime) -> Self {
+        let nothing = Status::default();
+        let Status { received, time, body } = status.unwrap_or(&nothing);
+        // By the hub's clock: what the agent's says is the agent's business.
+        let heard = SystemTime::UNIX_EPOCH + Duration::from_secs(*received);
+        let live = now.duration_since(heard).is_ok_and(|age| age <= STALE) || now < heard;
+        let state = match (status, live, tunnel) {
+            (Some(_), true, _) => "live",
+            (_, _, Some(_)) => "connected",
+            (Some(_), false, None) => "stale",
+            (None, _, None) => "silent",
         };
         let text = |path: &str| body.pointer(path).and_then(Value::as_str).map(printable);
         let number = |path: &str| body.pointer(path).and_then(Value::as_u64);
         let measure = |path: &str| body.pointer(path).and_then(Value::as_f64);
+        let measured = tunnel.and_then(|tunnel| tunnel.rtt);
+        let counted = tunnel.and_then(|tunnel| u64::try_from(tunnel.streams).ok());
         Self {
             cluster: cluster.to_owned(),
             state: state.to_owned(),
+            connected_seconds: tunnel.map(|tunnel| tunnel.up.as_secs()),
             agent_version: text("/agent_version"),
             kubernetes_version: text("/kubernetes_version"),
             uptime_seconds: number("/uptime_seconds"),
-            rtt_seconds: measure("/tunnel/rtt_seconds"),
-            streams: number("/tunnel/streams"),
+            rtt_seconds: measured.map(|rtt| rtt.as_secs_f64()).or_else(|| measure("/tunnel/rtt_seconds")),
+            streams: counted.or_else(|| number("/tunnel/streams")),
             bytes_per_second: measure("/tunnel/bytes_per_second"),
             nodes_ready: number("/nodes/ready"),
             nodes_total: number("/nodes/total"),
             certificate_expires: text("/certificate_expires"),
             last_error: text("/last_error").filter(|error| !error.is_empty()),
-            reported: status.map(|_| humantime::format_rfc3339_seconds(at).to_string()),
+            reported: status.map(|_| humantime::format_rfc3339_seconds(moment(*time)).to_string()),
         }
     }
 
@@ -151,10 +176,20 @@ pub(crate) fn table(lines: &[ClusterLine], wide: bool) -> String {
 
 // === LatestStatus ===
 
+/// What a cluster reported of itself.
+#[derive(Debug, Default)]
+pub(crate) struct Status {
+    /// When the hub stored it, in seconds since 1970.
+    received: u64,
+    /// When the agent says that it was, in microseconds since 1970.
+    time: i64,
+    body: Value,
+}
+
 /// What each cluster reported of itself last, as far as it was read.
 #[derive(Debug, Default)]
 pub(crate) struct LatestStatus {
-    by_cluster: BTreeMap<String, (i64, Value)>,
+    by_cluster: BTreeMap<String, Status>,
     /// The position of the next record.
     from: u64,
 }
@@ -179,10 +214,11 @@ impl LatestStatus {
 
     pub(crate) fn note(&mut self, found: &StoredRecord) {
         let body = serde_json::from_slice(&found.record.body).unwrap_or_default();
-        self.by_cluster.insert(found.cluster.to_string(), (found.record.time, body));
+        let status = Status { received: found.received, time: found.record.time, body };
+        self.by_cluster.insert(found.cluster.to_string(), status);
     }
 
-    pub(crate) fn of(&self, cluster: &str) -> Option<&(i64, Value)> {
+    pub(crate) fn of(&self, cluster: &str) -> Option<&Status> {
         self.by_cluster.get(cluster)
     }
 }
@@ -195,18 +231,41 @@ mod tests {
     #[test]
     fn a_cluster_is_live_stale_or_silent_by_when_it_reported() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-        let state = |seconds: i64| ClusterLine::of("c1", Some(&(seconds * 1_000_000, json!({}))), now).state;
+        // Whatever the agent's own clock says.
+        let state = |received: u64| {
+            let states = [0, 2_000_000_000_000]
+                .map(|time| ClusterLine::of("c1", Some(&Status { received, time, body: json!({}) }), None, now).state);
+            assert_eq!(states[0], states[1]);
+            states[0].clone()
+        };
         assert_eq!(state(1_000_000), "live");
         assert_eq!(state(1_000_000 - 90), "live");
         assert_eq!(state(1_000_000 - 91), "stale");
         assert_eq!(state(1_000_020), "live");
-        assert_eq!(ClusterLine::of("c1", None, now).state, "silent");
+        assert_eq!(ClusterLine::of("c1", None, None, now).state, "silent");
+    }
+
+    #[test]
+    fn a_cluster_with_a_tunnel_is_connected_though_it_does_not_report_and_the_hub_knows_best() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let tunnel = Tunnel { up: Duration::from_secs(7), streams: 3, rtt: Some(Duration::from_millis(20)) };
+        let body = json!({"tunnel": {"rtt_seconds": 9.0, "streams": 99}});
+        let status = |received| Status { received, time: 0, body: body.clone() };
+        for (status, state) in [(None, "connected"), (Some(status(0)), "connected"), (Some(status(1_000_000)), "live")]
+        {
+            let line = ClusterLine::of("c1", status.as_ref(), Some(&tunnel), now);
+            assert_eq!((line.state.as_str(), line.connected_seconds), (state, Some(7)));
+            assert_eq!((line.rtt_seconds, line.streams), (Some(0.02), Some(3)));
+        }
+        let none = Tunnel { rtt: None, ..tunnel };
+        let line = ClusterLine::of("c1", Some(&status(0)), Some(&none), now);
+        assert_eq!(line.rtt_seconds, Some(9.0), "what the agent says is better than nothing");
     }
 
     #[test]
     fn t37_what_a_cluster_says_of_itself_cannot_colour_the_terminal() {
         let body = json!({"agent_version": "1\u{1b}[31m\n2", "tunnel": {"rtt_seconds": 0.0123, "streams": 7}});
-        let line = ClusterLine::of("c1", Some(&(0, body)), SystemTime::UNIX_EPOCH);
+        let line = ClusterLine::of("c1", Some(&Status { received: 0, time: 0, body }), None, SystemTime::UNIX_EPOCH);
         let table = table(&[line], true);
         assert!(table.contains("1[31m2") && table.contains("12.3ms"), "{table}");
         assert!(table.lines().count() == 2 && !table.contains('\u{1b}'), "{table}");
@@ -220,7 +279,8 @@ mod tests {
             "tunnel": {"rtt_seconds": 0.001, "streams": 4, "bytes_per_second": 1_500_000.0},
         });
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
-        let lines = [ClusterLine::of("c1", Some(&(0, body)), now), ClusterLine::of("c2", None, now)];
+        let status = Status { received: 0, time: 0, body };
+        let lines = [ClusterLine::of("c1", Some(&status), None, now), ClusterLine::of("c2", None, None, now)];
         let usual = table(&lines, false);
         let rows: Vec<Vec<&str>> =
             usual.lines().map(|row| row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()).collect();

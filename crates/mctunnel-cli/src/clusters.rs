@@ -112,6 +112,6 @@ impl Source {
 
 fn known(dir: &Path, latest: &LatestStatus) -> anyhow::Result<Vec<ClusterLine>> {
     let clusters = ClusterFiles::new(dir).list()?;
-    let line = |name: &str| ClusterLine::of(name, latest.of(name), SystemTime::now());
+    let line = |name: &str| ClusterLine::of(name, latest.of(name), None, SystemTime::now());
     Ok(clusters.iter().map(|record| line(record.cluster.as_str())).collect())
 }

@@ -207,7 +207,7 @@ impl Parts {
 impl Running {
     fn start(settings: &HubSettings, parts: Parts, listeners: Listeners) -> anyhow::Result<Self> {
         let Parts { telemetry, authority, trust, hub, reports, mut background } = parts;
-        let pages = ReportApi::new(Arc::clone(&reports.adapter), &settings.data_dir);
+        let pages = ReportApi::new(Arc::clone(&reports.adapter), hub.clone(), &settings.data_dir);
         let ways = Ways::make(settings, &trust, &authority, &hub, &telemetry, pages)?;
         let probe = Arc::new(HubProbe {
             hub: hub.clone(),

@@ -3,7 +3,7 @@
 use crate::{
     admin::Kept,
     process,
-    report_sinks::{ReportSinks, SinkSettings},
+    report_sinks::{ReportSinks, SetAside, SinkSettings},
 };
 use mctunnel::{
     ErrorCode, Protocol,
@@ -43,6 +43,7 @@ impl HubReports {
             places: data_dir.join("report-sinks"),
             sinks: Mutex::new(Some(ReportSinks::open(sinks)?)),
             feeding: OnceLock::new(),
+            aside: SetAside::default(),
         });
         let opening = match Store::open(&dir, retention) {
             Ok(store) => {
@@ -84,12 +85,13 @@ pub(crate) struct ReportAdapter {
     /// Where every report goes as well, until the store is there.
     sinks: Mutex<Option<ReportSinks>>,
     feeding: OnceLock<Vec<AbortOnDropHandle<()>>>,
+    aside: SetAside,
 }
 
 impl ReportAdapter {
     fn begin(&self, store: Store) {
         if let Some(sinks) = self.sinks.lock().take() {
-            let _ = self.feeding.set(sinks.start(&store, &self.places));
+            let _ = self.feeding.set(sinks.start(&store, &self.places, &self.aside));
         }
         let receiver = Receiver::new(store.clone(), self.stopping.clone());
         let _ = self.store.set((store, receiver));
@@ -130,6 +132,12 @@ impl ReportAdapter {
                 help: "Records that never came: the spool of the agent was full, or was lost",
                 form: "counter",
                 values: missing,
+            },
+            Kept {
+                name: "mctunnel_report_sink_set_aside_total",
+                help: "Records that a sink refused for good",
+                form: "counter",
+                values: self.aside.counts(),
             },
         ]
     }

@@ -19,7 +19,7 @@ pub(crate) use asked::parameters;
 
 use crate::{cluster_line::LatestStatus, hub_reports::ReportAdapter};
 use mctunnel::{
-    ClusterFiles, ClusterName,
+    ClusterFiles, ClusterName, Hub,
     gateway::http::{NoPage, PageEnded},
     report::{Query, Store, StoredRecord},
 };
@@ -43,15 +43,17 @@ const GROUP_BYTES: usize = 64 * 1024;
 /// Reads what clusters reported, for clients.
 pub(crate) struct ReportApi {
     adapter: Arc<ReportAdapter>,
+    /// Knows the tunnels.
+    hub: Hub,
     data_dir: PathBuf,
     readers: Arc<Semaphore>,
     latest: Arc<Mutex<LatestStatus>>,
 }
 
 impl ReportApi {
-    pub(crate) fn new(adapter: Arc<ReportAdapter>, data_dir: &Path) -> Self {
+    pub(crate) fn new(adapter: Arc<ReportAdapter>, hub: Hub, data_dir: &Path) -> Self {
         let readers = Arc::new(Semaphore::new(READERS));
-        Self { adapter, data_dir: data_dir.to_owned(), readers, latest: Arc::default() }
+        Self { adapter, hub, data_dir: data_dir.to_owned(), readers, latest: Arc::default() }
     }
 
     fn reading(&self) -> Result<Reading, NoPage> {

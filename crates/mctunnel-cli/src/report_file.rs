@@ -1,7 +1,7 @@
 //! A sink for reports: a file, one JSON object a line, as `mctunnel reports -o json` shows them.
 
 use crate::reports::LineForm;
-use mctunnel::report::{Kind, Sink, StoredRecord};
+use mctunnel::report::{Kind, NotTaken, Sink, StoredRecord};
 use std::{
     fs::OpenOptions,
     io::{self, Write as _},
@@ -25,11 +25,12 @@ impl Sink for ReportFile {
         "file"
     }
 
-    async fn deliver(&self, kind: &Kind, records: &[StoredRecord]) -> Result<(), String> {
+    async fn deliver(&self, kind: &Kind, records: &[StoredRecord]) -> Result<(), NotTaken> {
         let lines: String = records.iter().map(|found| LineForm::Json.line(kind, found) + "\n").collect();
         let path = self.path.clone();
         let written = tokio::task::spawn_blocking(move || append(&path, lines.as_bytes())).await;
-        written.map_err(|error| error.to_string())?.map_err(|error| format!("{}: {error}", self.path.display()))
+        let written = written.map_err(|error| error.to_string())?;
+        Ok(written.map_err(|error| format!("{}: {error}", self.path.display()))?)
     }
 }
 
@@ -54,6 +55,7 @@ mod tests {
             cluster: ClusterName::parse("c1").unwrap(),
             number: position + 1,
             position,
+            received: 0,
             record: Record::new(1_000_000, "ci", "{\"a\":\"x\\ny\"}").unwrap(),
         };
         sink.deliver(&kind, &[found(0), found(1)]).await.unwrap();
@@ -73,7 +75,8 @@ mod tests {
     async fn what_could_not_be_written_is_an_error() {
         let sink = ReportFile::new("/proc/nowhere/reports".into());
         let record = Record::new(0, "s", "{}").unwrap();
-        let found = StoredRecord { cluster: ClusterName::parse("c1").unwrap(), number: 1, position: 0, record };
+        let cluster = ClusterName::parse("c1").unwrap();
+        let found = StoredRecord { cluster, number: 1, position: 0, received: 0, record };
         assert!(sink.deliver(&Kind::parse("x").unwrap(), &[found]).await.is_err());
     }
 }

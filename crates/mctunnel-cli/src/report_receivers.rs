@@ -12,7 +12,7 @@ use crate::{
 use bytes::Bytes;
 use mctunnel::{
     ClusterName,
-    report::{Kind, Sink, StoredRecord},
+    report::{Kind, NotTaken, Sink, StoredRecord},
 };
 use mctunnel_audit::{InvalidRecipient, Recipient, RecipientConfig};
 use serde_json::{Value, json};
@@ -48,6 +48,13 @@ impl ReceiverSettings {
     }
 }
 
+async fn post(recipient: &Recipient, body: String) -> Result<(), NotTaken> {
+    recipient.post(Bytes::from(body)).await.map_err(|error| match error.is_for_good() {
+        true => NotTaken::Never(error.to_string()),
+        false => NotTaken::Later(error.to_string()),
+    })
+}
+
 // === ReportWebhook ===
 
 /// Gets each record as a line, as `mctunnel reports -o json` shows it.
@@ -68,7 +75,7 @@ impl Sink for ReportWebhook {
         "webhook"
     }
 
-    async fn deliver(&self, kind: &Kind, records: &[StoredRecord]) -> Result<(), String> {
+    async fn deliver(&self, kind: &Kind, records: &[StoredRecord]) -> Result<(), NotTaken> {
         if !self.kinds.is_empty() && !self.kinds.contains(kind) {
             return Ok(());
         }
@@ -76,12 +83,12 @@ impl Sink for ReportWebhook {
         for found in records {
             let line = LineForm::Json.line(kind, found);
             if !body.is_empty() && body.len() + line.len() >= MOST_BYTES {
-                self.recipient.post(Bytes::from(std::mem::take(&mut body))).await?;
+                post(&self.recipient, std::mem::take(&mut body)).await?;
             }
             body.push_str(&line);
             body.push('\n');
         }
-        self.recipient.post(Bytes::from(body)).await
+        post(&self.recipient, body).await
     }
 }
 
@@ -110,7 +117,7 @@ impl Sink for OtlpCollector {
         "otlp"
     }
 
-    async fn deliver(&self, kind: &Kind, records: &[StoredRecord]) -> Result<(), String> {
+    async fn deliver(&self, kind: &Kind, records: &[StoredRecord]) -> Result<(), NotTaken> {
         let (mut group, mut bytes) = (0, 0);
         for (at, found) in records.iter().enumerate() {
             let size = found.record.body.len() + found.record.source.len() + 512;
@@ -125,8 +132,8 @@ impl Sink for OtlpCollector {
 }
 
 impl OtlpCollector {
-    async fn send(&self, kind: &Kind, records: &[StoredRecord]) -> Result<(), String> {
-        self.recipient.post(Bytes::from(exported(kind, records, SystemTime::now()).to_string())).await
+    async fn send(&self, kind: &Kind, records: &[StoredRecord]) -> Result<(), NotTaken> {
+        post(&self.recipient, exported(kind, records, SystemTime::now()).to_string()).await
     }
 }
 

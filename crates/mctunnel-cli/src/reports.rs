@@ -167,7 +167,11 @@ fn each(
 }
 
 impl LineForm {
-    pub(crate) fn line(self, kind: &Kind, StoredRecord { cluster, number, position, record }: &StoredRecord) -> String {
+    pub(crate) fn line(
+        self,
+        kind: &Kind,
+        StoredRecord { cluster, number, position, record, .. }: &StoredRecord,
+    ) -> String {
         let time = humantime::format_rfc3339_micros(moment(record.time));
         match self {
             Self::Text => text(&time, cluster.as_str(), &record.source, &String::from_utf8_lossy(&record.body)),
@@ -234,7 +238,8 @@ mod tests {
     fn a_hub_and_its_files_show_the_same_text() {
         let record = Record::new(1_000_000, "a/\u{1b}b", "{\"x\":\"\u{1b}\"}".to_owned()).unwrap();
         let cluster = ClusterName::parse("c1").unwrap();
-        let (kind, found) = (Kind::parse("deploys").unwrap(), StoredRecord { cluster, number: 1, position: 0, record });
+        let (kind, found) =
+            (Kind::parse("deploys").unwrap(), StoredRecord { cluster, number: 1, position: 0, received: 0, record });
         let line = LineForm::Json.line(&kind, &found);
         let from_hub = LineForm::Text.shown(line.as_bytes()).unwrap();
         assert_eq!(from_hub, LineForm::Text.line(&kind, &found).replace('\u{1b}', " "));

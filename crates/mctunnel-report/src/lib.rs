@@ -33,7 +33,7 @@ pub use kind::Kind;
 pub use receiver::Receiver;
 pub use record::Record;
 pub use sender::{Connect, send};
-pub use sink::{Sink, feed};
+pub use sink::{NotTaken, Sink, feed};
 pub use source::{Found, Source, collect};
 pub use spool::{AtLimit, LaneConfig, Spool, SpoolId};
 pub use store::{Query, Retention, Store, StoreReader, StoredRecord};

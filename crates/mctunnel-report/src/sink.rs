@@ -1,5 +1,6 @@
 //! Port: where records go from the hub's store. Each sink reads the store behind a place of its own, which is kept on disk: none can hold
-//! up another, nor what clusters are told, and one that was away goes on where it was.
+//! up another, nor what clusters are told, and one that was away goes on where it was. A record that a sink refuses for good is set
+//! aside, and a kind that is not taken holds up no other.
 
 use crate::{Kind, Query, ReportError, Store, StoredRecord, segments};
 use std::{
@@ -8,12 +9,29 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 /// Records that are delivered at once, at most.
 const AT_ONCE: usize = 500;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Why a sink did not take records.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotTaken {
+    /// It may take them another time.
+    #[error("{0}")]
+    Later(String),
+    /// It will never take them as they are. They come again in smaller groups, and the one that is to blame is set aside.
+    #[error("{0}")]
+    Never(String),
+}
+
+impl From<String> for NotTaken {
+    fn from(reason: String) -> Self {
+        Self::Later(reason)
+    }
+}
 
 /// Takes records.
 ///
@@ -24,27 +42,34 @@ pub trait Sink: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// Delivers records of one kind, in the order in which they were stored.
-    fn deliver(&self, kind: &Kind, records: &[StoredRecord]) -> impl Future<Output = Result<(), String>> + Send;
+    fn deliver(&self, kind: &Kind, records: &[StoredRecord]) -> impl Future<Output = Result<(), NotTaken>> + Send;
+
+    /// A record was refused for good and does not come again; for whoever counts. It is in the log and in the store.
+    fn set_aside(&self, kind: &Kind, found: &StoredRecord) {
+        let _ = (kind, found);
+    }
 }
 
 /// Feeds a sink from the store for ever: with what is there, and then with what comes. `dir` is where the place is kept.
 pub async fn feed<S: Sink>(store: Store, dir: &Path, sink: S) -> Result<(), ReportError> {
     segments::make_directory(dir)?;
-    let mut feeding =
-        Feeding { path: dir.join(format!("{}.places", sink.name())), store, sink, places: BTreeMap::new() };
+    let mut feeding = Feeding {
+        path: dir.join(format!("{}.places", sink.name())),
+        store,
+        sink,
+        places: BTreeMap::new(),
+        late: BTreeMap::new(),
+    };
     feeding.places = feeding.read_places()?;
     let mut changes = feeding.store.changes();
-    let mut pause = SHORTEST_PAUSE;
     loop {
         changes.mark_unchanged();
-        match feeding.turn().await {
-            Ok(true) => pause = SHORTEST_PAUSE,
-            Ok(false) => changed(&mut changes).await,
-            Err(reason) => {
-                tracing::warn!(sink = feeding.sink.name(), reason, "A sink did not take reports; trying again.");
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
-            }
+        if feeding.turn().await {
+            continue;
+        }
+        match feeding.late.values().map(|late| late.until).min() {
+            Some(until) => drop(tokio::time::timeout_at(until, changed(&mut changes)).await),
+            None => changed(&mut changes).await,
         }
     }
 }
@@ -62,28 +87,77 @@ struct Feeding<S> {
     sink: S,
     /// The position of the next record of each kind.
     places: BTreeMap<String, u64>,
+    /// Kinds that were not taken.
+    late: BTreeMap<Kind, Late>,
+}
+
+/// When a kind that was not taken is tried again, and the pause until then.
+#[derive(Debug, Clone, Copy)]
+struct Late {
+    until: Instant,
+    pause: Duration,
 }
 
 impl<S: Sink> Feeding<S> {
-    /// Delivers some records of each kind; says whether there were any.
-    async fn turn(&mut self) -> Result<bool, String> {
+    /// Delivers some records of each kind that is not to wait; says whether there were any.
+    async fn turn(&mut self) -> bool {
         let mut any = false;
         for kind in self.store.kinds() {
-            let from = self.places.get(kind.as_str()).copied().unwrap_or(0);
-            let (store, query) = (self.store.clone(), Query { from, limit: AT_ONCE, ..Query::new(kind.clone()) });
-            let read = tokio::task::spawn_blocking(move || store.read(&query)).await;
-            let records = read.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-            let Some(last) = records.last() else { continue };
-            let next = last.position + 1;
-            if let Some(missed) = records.first().map(|first| first.position.saturating_sub(from)).filter(|n| *n > 0) {
-                tracing::warn!(sink = self.sink.name(), %kind, missed, "Reports were removed before a sink had taken them.");
+            let before = self.late.get(&kind).copied();
+            if before.is_some_and(|late| late.until > Instant::now()) {
+                continue;
             }
-            self.sink.deliver(&kind, &records).await?;
-            self.places.insert(kind.as_str().to_owned(), next);
-            self.write_places().map_err(|error| format!("its place cannot be kept: {error}"))?;
-            any = true;
+            match self.some_of(&kind).await {
+                Ok(some) => {
+                    any |= some;
+                    self.late.remove(&kind);
+                }
+                Err(reason) => {
+                    tracing::warn!(sink = self.sink.name(), %kind, reason, "A sink did not take reports; trying again.");
+                    let pause = before.map_or(SHORTEST_PAUSE, |late| (late.pause * 2).min(LONGEST_PAUSE));
+                    self.late.insert(kind, Late { until: Instant::now() + pause, pause });
+                }
+            }
         }
-        Ok(any)
+        any
+    }
+
+    /// Delivers some records of a kind; says whether there were any.
+    async fn some_of(&mut self, kind: &Kind) -> Result<bool, String> {
+        let from = self.places.get(kind.as_str()).copied().unwrap_or(0);
+        let (store, query) = (self.store.clone(), Query { from, limit: AT_ONCE, ..Query::new(kind.clone()) });
+        let read = tokio::task::spawn_blocking(move || store.read(&query)).await;
+        let records = read.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        let Some(first) = records.first() else { return Ok(false) };
+        let missed = first.position.saturating_sub(from);
+        if missed > 0 {
+            tracing::warn!(sink = self.sink.name(), %kind, missed, "Reports were removed before a sink had taken them.");
+        }
+        // Groups that are still to be delivered, the next one last.
+        let mut groups = vec![records.as_slice()];
+        while let Some(group) = groups.pop() {
+            match (self.sink.deliver(kind, group).await, group) {
+                (Ok(()), _) => {}
+                (Err(NotTaken::Later(reason)), _) => return Err(reason),
+                (Err(NotTaken::Never(reason)), [found]) => self.set_aside(kind, found, &reason),
+                (Err(NotTaken::Never(_)), _) => {
+                    let (now, then) = group.split_at(group.len() / 2);
+                    groups.extend([then, now]);
+                    continue;
+                }
+            }
+            if let Some(last) = group.last() {
+                self.places.insert(kind.as_str().to_owned(), last.position + 1);
+                self.write_places().map_err(|error| format!("its place cannot be kept: {error}"))?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn set_aside(&self, kind: &Kind, found: &StoredRecord, reason: &str) {
+        let (sink, cluster, position) = (self.sink.name(), &found.cluster, found.position);
+        tracing::warn!(sink, %kind, %cluster, position, reason, "A sink refused a report for good; it is set aside.");
+        self.sink.set_aside(kind, found);
     }
 
     /// `KIND POSITION` a line.

@@ -1,9 +1,14 @@
 //! Sinks: each gets everything, in order; one that is slow, broken or away holds up nobody and goes on where it was.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 use mctunnel_core::ClusterName;
 use mctunnel_report::{
-    Connect, Kind, LaneConfig, Receiver, Record, Retention, Sink, Spool, Store, StoredRecord, feed, send,
+    Connect, Kind, LaneConfig, NotTaken, Receiver, Record, Retention, Sink, Spool, Store, StoredRecord, feed, send,
 };
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -62,11 +67,11 @@ impl Sink for Kept {
         self.name
     }
 
-    async fn deliver(&self, _: &Kind, records: &[StoredRecord]) -> Result<(), String> {
+    async fn deliver(&self, _: &Kind, records: &[StoredRecord]) -> Result<(), NotTaken> {
         if let Some(fail) = &mut *self.fails.lock() {
             *fail = !*fail;
             if *fail {
-                return Err("not now".to_owned());
+                return Err(NotTaken::Later("not now".to_owned()));
             }
         }
         self.got.0.0.lock().extend(records.iter().map(|found| found.record.time));
@@ -83,7 +88,7 @@ impl Sink for Stuck {
         "stuck"
     }
 
-    async fn deliver(&self, _: &Kind, _: &[StoredRecord]) -> Result<(), String> {
+    async fn deliver(&self, _: &Kind, _: &[StoredRecord]) -> Result<(), NotTaken> {
         std::future::pending().await
     }
 }
@@ -127,4 +132,56 @@ async fn each_sink_gets_everything_in_order_and_a_stuck_one_holds_up_nobody() {
     let (again, again_got) = kept("one", false);
     begin(again);
     assert!(again_got.wait_for(200).await.into_iter().eq(1_000..1_200));
+}
+
+/// Refuses every group with a record of these times in it, and everything of one kind.
+struct Picky {
+    got: Got,
+    poison: [i64; 3],
+    aside: Got,
+}
+
+impl Sink for Picky {
+    fn name(&self) -> &str {
+        "picky"
+    }
+
+    async fn deliver(&self, kind: &Kind, records: &[StoredRecord]) -> Result<(), NotTaken> {
+        if kind.as_str() == "away" {
+            return Err(NotTaken::Later("not now".to_owned()));
+        }
+        if records.iter().any(|found| self.poison.contains(&found.record.time)) {
+            return Err(NotTaken::Never("status 400".to_owned()));
+        }
+        self.got.0.0.lock().extend(records.iter().map(|found| found.record.time));
+        self.got.0.1.notify_waiters();
+        Ok(())
+    }
+
+    fn set_aside(&self, _: &Kind, found: &StoredRecord) {
+        self.aside.0.0.lock().push(found.record.time);
+        self.aside.0.1.notify_waiters();
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_is_refused_for_good_is_set_aside_and_a_kind_that_is_not_taken_holds_up_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&dir.path().join("store"), Retention::default()).unwrap();
+    let spool = Spool::open(&dir.path().join("spool"), LaneConfig::default(), BTreeMap::new()).unwrap();
+    let receiver = Receiver::new(store.clone(), CancellationToken::new());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(send(spool.clone(), Arc::new(Way { receiver, serving: Mutex::default() }), CancellationToken::new()));
+    // The kind that is not taken is the first of them.
+    for kind in ["away", "events"] {
+        let records = (0..700).map(|time| Record::new(time, "s", "x").unwrap()).collect();
+        spool.append(&Kind::parse(kind).unwrap(), records).await.unwrap();
+    }
+    let (got, aside, poison) = (Got::default(), Got::default(), [0, 333, 699]);
+    let picky = Picky { got: got.clone(), poison, aside: aside.clone() };
+    let places = dir.path().join("places");
+    tasks.spawn(async move { feed(store, &places, picky).await.expect("it begins") });
+
+    assert!(got.wait_for(697).await.into_iter().eq((0..700).filter(|time| !poison.contains(time))), "once, in order");
+    assert_eq!(aside.wait_for(3).await, poison);
 }

@@ -5,7 +5,7 @@ use mctunnel::{ClusterName, report::Record};
 
 fn found(position: u64, source: &str, body: &str) -> StoredRecord {
     let record = Record::new(1_700_000_000_123_456, source, body.to_owned()).unwrap();
-    StoredRecord { cluster: ClusterName::parse("c1").unwrap(), number: position + 1, position, record }
+    StoredRecord { cluster: ClusterName::parse("c1").unwrap(), number: position + 1, position, received: 0, record }
 }
 
 fn line(position: u64, uid: &str, restart: u64, text: &str) -> StoredRecord {

@@ -1,14 +1,20 @@
-//! `GET /-/v1/clusters`: every cluster whose nodes the client may list, with what it reported of itself last.
+//! `GET /-/v1/clusters`: every cluster whose nodes the client may list, with its tunnel and what it reported of itself last.
 
 use super::{
     ReportApi,
     asked::Parameters,
     rights::{Whereabouts, admit, destination},
 };
-use crate::{cluster_line::ClusterLine, hub_pages::Route};
-use mctunnel::gateway::http::{Asking, NoPage, Page};
+use crate::{
+    cluster_line::{ClusterLine, Tunnel},
+    hub_pages::Route,
+};
+use mctunnel::{
+    ClusterName,
+    gateway::http::{Asking, NoPage, Page},
+};
 use serde_json::json;
-use std::{sync::Arc, time::SystemTime};
+use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 /// The kind that says how a cluster is.
 const STATUS: &str = "status";
@@ -23,6 +29,8 @@ impl ReportApi {
         let _permit = admit(asking, &all, &[STATUS], &place)?;
         let (viewer, action) = (asking.viewer(), place.takes(STATUS));
         let latest = Arc::clone(&self.latest);
+        let tunnels: BTreeMap<ClusterName, Tunnel> =
+            self.hub.tunnels().iter().map(|tunnel| (tunnel.cluster.clone(), tunnel.into())).collect();
         let unreadable = |reason: String| NoPage::NotNow(format!("the reports cannot be read: {reason}"));
         let turn = Arc::clone(&self.readers).acquire_owned().await.map_err(|error| unreadable(error.to_string()))?;
         let read = tokio::task::spawn_blocking(move || {
@@ -30,8 +38,11 @@ impl ReportApi {
             let mut latest = latest.lock();
             latest.read_store(&reading.store)?;
             let seen = all.iter().filter(|cluster| viewer.may(&destination(cluster), &action));
-            let line = |name: &str| ClusterLine::of(name, latest.of(name), SystemTime::now());
-            Ok(seen.map(|cluster| line(cluster.as_str())).collect::<Vec<_>>())
+            let line = |cluster: &ClusterName| {
+                let name = cluster.as_str();
+                ClusterLine::of(name, latest.of(name), tunnels.get(cluster), SystemTime::now())
+            };
+            Ok(seen.map(line).collect::<Vec<_>>())
         });
         let lines = read.await.map_err(|error| unreadable(error.to_string()))?;
         let lines = lines.map_err(|error: mctunnel::report::ReportError| unreadable(error.to_string()))?;

@@ -120,7 +120,8 @@ mod tests {
         let takes = |kind: &str, source: &str, body: &str| {
             let record = Record::new(0, source, body.to_owned()).unwrap();
             let cluster = ClusterName::parse("c1").unwrap();
-            Whereabouts::of(kind, &StoredRecord { cluster, number: 1, position: 0, record }).takes(kind).to_string()
+            let found = StoredRecord { cluster, number: 1, position: 0, received: 0, record };
+            Whereabouts::of(kind, &found).takes(kind).to_string()
         };
         let event = r#"{"metadata":{"namespace":"team-a"},"regarding":{"namespace":"other"}}"#;
         assert_eq!(takes("events", "other/Pod/web", event), "list events.events.k8s.io in team-a");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 fn found(cluster: &str, position: u64, source: &str, body: &str) -> StoredRecord {
     let record = Record::new(1_000_001, source, body.to_owned()).unwrap();
-    StoredRecord { cluster: ClusterName::parse(cluster).unwrap(), number: position + 1, position, record }
+    StoredRecord { cluster: ClusterName::parse(cluster).unwrap(), number: position + 1, position, received: 0, record }
 }
 
 #[test]

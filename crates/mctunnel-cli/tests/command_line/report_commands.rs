@@ -86,3 +86,20 @@ fn clusters_are_listed_in_every_form() {
     assert!(one.out.contains("c1") && !one.out.contains("c2"), "{one:?}");
     assert_eq!(stage.command("eve", "clusters").status, Some(2));
 }
+
+#[test]
+fn a_cluster_whose_agent_does_not_report_is_connected_with_its_round_trip_time() {
+    let stage = Stage::new(&["ops"], &[]);
+    let bundle = stage.hub.add("c1");
+    let quiet = ["agent", "--join", &bundle, "--admin-listen", "off", "--allow", "tcp://10.0.0.1:1"];
+    let mut agent = crate::rig::Role::start(stage.hub.dir.path(), "quiet", &quiet, &[]);
+    agent.ready();
+    let line = crate::rig::until("its round-trip time", || {
+        let lines = stage.json("ops", "/-/v1/clusters").1;
+        lines["items"][0]["rtt_seconds"].is_number().then(|| lines["items"][0].clone())
+    });
+    assert_eq!(line["state"], "connected", "{line}");
+    assert!(line["connected_seconds"].is_u64() && line["streams"] == 0, "{line}");
+    let table = stage.command("ops", "clusters");
+    assert!(table.out.lines().nth(1).is_some_and(|row| row.starts_with("c1") && row.contains("ms")), "{table:?}");
+}

@@ -45,6 +45,8 @@ pub struct StoredRecord {
     pub number: u64,
     /// Its position among all that were ever stored of the kind.
     pub position: u64,
+    /// When the hub stored it, in seconds since 1970: by the hub's clock, whatever the time of the record says.
+    pub received: u64,
     /// The record.
     pub record: Record,
 }
@@ -95,7 +97,7 @@ impl Query {
         found: &mut Vec<StoredRecord>,
     ) -> Result<(), ReportError> {
         let Some((_, entry)) = reader.next()? else { return Ok(()) };
-        let Ok(Stored { batch: Some(stored), .. }) = Stored::decode(entry) else { return Ok(()) };
+        let Ok(Stored { batch: Some(stored), received, .. }) = Stored::decode(entry) else { return Ok(()) };
         let Ok(records) = stored.unpack() else { return Ok(()) };
         let mut bytes = bytes_of(found);
         for (offset, record) in (0..).zip(records) {
@@ -104,7 +106,7 @@ impl Query {
             if position >= self.from && in_time && found.len() < self.limit && bytes < self.bytes {
                 bytes += record.body.len();
                 let cluster = batch.cluster.clone();
-                found.push(StoredRecord { cluster, number: stored.first + offset, position, record });
+                found.push(StoredRecord { cluster, number: stored.first + offset, position, received, record });
             }
         }
         Ok(())

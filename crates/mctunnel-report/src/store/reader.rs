@@ -75,7 +75,9 @@ impl StoreReader {
 
 /// The records of an entry that are asked for.
 fn select(query: &Query, entry: &[u8]) -> Vec<StoredRecord> {
-    let Ok(Stored { cluster, batch: Some(batch), position, .. }) = Stored::decode(entry) else { return Vec::new() };
+    let Ok(Stored { cluster, batch: Some(batch), position, received, .. }) = Stored::decode(entry) else {
+        return Vec::new();
+    };
     let Ok(cluster) = ClusterName::parse(&cluster) else { return Vec::new() };
     let other = query.cluster.as_ref().is_some_and(|wanted| *wanted != cluster);
     if other || batch.latest < query.since || batch.earliest > query.until {
@@ -86,6 +88,7 @@ fn select(query: &Query, entry: &[u8]) -> Vec<StoredRecord> {
         cluster: cluster.clone(),
         number: batch.first + offset,
         position: position + offset,
+        received,
         record,
     });
     let wanted =

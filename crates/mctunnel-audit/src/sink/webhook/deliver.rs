@@ -38,7 +38,7 @@ impl Delivery {
                 return;
             };
             if tries == 0 {
-                tracing::warn!(reason, "The audit webhook did not take records; they are sent again until it does.");
+                tracing::warn!(%reason, "The audit webhook did not take records; they are sent again until it does.");
             }
             let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(tries)).min(LONGEST_PAUSE);
             tokio::time::sleep(pause.mul_f64(0.5 + rand::random::<f64>() / 2.0)).await;
