@@ -70,6 +70,11 @@ pub struct FileConfig {
     pub rotate_bytes: u64,
     /// How many full files are kept. Default: 10.
     pub keep: usize,
+    /// Whether other processes of this machine that say so too may write this record as well, each in its turn: one chain, whoever
+    /// writes. Default: no.
+    pub shared: bool,
+    /// How long to wait for a turn until requests are refused. Default: 5 s.
+    pub turn_within: Duration,
 }
 
 impl FileConfig {
@@ -79,7 +84,8 @@ impl FileConfig {
     /// With the defaults.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), rotate_bytes: 100 << 20, keep: 10 }
+        let turn_within = Duration::from_secs(5);
+        Self { path: path.into(), rotate_bytes: 100 << 20, keep: 10, shared: false, turn_within }
     }
 
     /// The audit log of a data directory.

@@ -4,7 +4,8 @@
 //! audit.log                        is written
 //! audit-00000000000000000001.log   full, called after its first record
 //! audit.head                       the newest record that is durable
-//! audit.lock                       held by whoever writes
+//! audit.lock                       held by whoever writes, by several together if they share
+//! audit.turn                       held by the one of them that writes now
 //! ```
 
 use crate::{AuditError, chain::Head};
@@ -100,16 +101,20 @@ impl Layout {
         made.map_err(AuditError::file("create", &self.directory))
     }
 
-    /// Holds off other writers as long as the file lives.
-    pub(crate) fn lock(&self) -> Result<File, AuditError> {
+    /// Holds off other writers as long as the file lives; with `shared` only those that do not share.
+    pub(crate) fn lock(&self, shared: bool) -> Result<File, AuditError> {
         let path = self.directory.join(format!("{}.lock", self.stem));
-        let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = opened.map_err(AuditError::file("create", &path))?;
-        match file.try_lock() {
+        let file = open_lock(&path)?;
+        match if shared { file.try_lock_shared() } else { file.try_lock() } {
             Ok(()) => Ok(file),
             Err(fs::TryLockError::WouldBlock) => Err(AuditError::InUse { path: self.active.clone() }),
             Err(fs::TryLockError::Error(source)) => Err(AuditError::file("lock", &path)(source)),
         }
+    }
+
+    /// The file that is locked by whoever of several writes.
+    pub(crate) fn open_turn(&self) -> Result<File, AuditError> {
+        open_lock(&self.directory.join(format!("{}.turn", self.stem)))
     }
 
     /// Opens the file that is written, for its owner alone.
@@ -141,6 +146,11 @@ impl Layout {
         file.sync_data()?;
         fs::rename(&new, self.head())
     }
+}
+
+fn open_lock(path: &Path) -> Result<File, AuditError> {
+    let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    opened.map_err(AuditError::file("create", path))
 }
 
 #[cfg(test)]

@@ -58,6 +58,7 @@ mod redact;
 pub mod sink;
 mod slot;
 mod status;
+mod turn;
 mod verify;
 mod writer;
 

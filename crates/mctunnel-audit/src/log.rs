@@ -7,13 +7,14 @@ use crate::{
     recover::Recovered,
     sink::{Sink, file::Files, stdout::Stdout, webhook::Webhook},
     slot::{NoSlot, Slot},
-    writer::{GaveUp, Writer},
+    writer::{GaveUp, Patience, Writer},
 };
 use mctunnel_core::{Audit, AuditFull, AuditSlot};
 use parking_lot::Mutex;
 use std::{
     sync::{Arc, atomic::AtomicU64},
     thread::{self, JoinHandle},
+    time::SystemTime,
 };
 
 /// The most bytes written at once.
@@ -33,13 +34,12 @@ impl AuditLog {
             config;
         let left_out = Arc::new(AtomicU64::new(0));
         let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
-        let mut recovered: Option<Recovered> = None;
+        let (mut files, mut recovered): (Option<Files>, Option<Recovered>) = (None, None);
         let mut batch_bytes = BATCH_BYTES;
         if let Some(file) = file {
             batch_bytes = batch_bytes.min(usize::try_from(file.rotate_bytes).unwrap_or(usize::MAX));
-            let (files, found) = Files::open(&file)?;
-            recovered = Some(found);
-            sinks.push(Box::new(files));
+            let (opened, found) = Files::open(&file)?;
+            (files, recovered) = (Some(opened), Some(found));
         }
         if stdout {
             sinks.push(Box::new(Stdout::default()));
@@ -48,21 +48,22 @@ impl AuditLog {
             sinks.push(Box::new(Webhook::start(webhook, close_within, Arc::clone(&left_out))?));
         }
         sinks.extend(own);
-        if sinks.is_empty() {
+        if files.is_none() && sinks.is_empty() {
             return Err(AuditError::NoSink);
         }
         let pending = Arc::new(Pending::new(slots, on_full, left_out));
-        Writer::opening(recovered.as_ref()).into_iter().for_each(|entry| pending.push(entry));
+        let name = writer_name();
+        Writer::opening(recovered.as_ref(), &name).into_iter().for_each(|entry| pending.push(entry));
         let writer = Writer {
             pending: Arc::clone(&pending),
+            files,
             sinks,
             head: recovered.map_or(Head::START, |recovered| recovered.head),
             batch_bytes,
+            name,
             sync_every,
-            retry_every,
-            close_within,
             sync_by: None,
-            closed: None,
+            patience: Patience { pending: Arc::clone(&pending), retry_every, close_within, closed: None },
         };
         let thread = thread::Builder::new().name("audit".to_owned()).spawn(move || writer.run());
         let writer = Mutex::new(Some(thread.map_err(AuditError::Thread)?));
@@ -91,6 +92,12 @@ impl AuditLog {
             Err(_) => Err(AuditError::Unwritten { records: 0, reason: "the writer panicked".to_owned() }),
         }
     }
+}
+
+/// Which process this is, among all that ever write the record.
+fn writer_name() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{}", std::process::id(), now.as_micros())
 }
 
 impl Audit for AuditLog {

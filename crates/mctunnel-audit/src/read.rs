@@ -48,6 +48,7 @@ pub struct Record {
     pub found: Option<String>,
     pub known: Option<String>,
     pub version: Option<String>,
+    pub writer: Option<String>,
     pub prev: String,
     pub hash: String,
 }

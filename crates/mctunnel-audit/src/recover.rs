@@ -8,7 +8,7 @@ use crate::{
 };
 use std::{
     fs::File,
-    io::{self, Read as _, Seek as _, SeekFrom},
+    io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom},
     path::Path,
 };
 
@@ -43,14 +43,14 @@ pub(crate) struct Lost {
     pub(crate) known: Head,
 }
 
-/// Reads the end of the record.
-pub(crate) fn recover(layout: &Layout) -> Result<Recovered, AuditError> {
+/// Reads the end of the record, of its last file so many bytes at first.
+pub(crate) fn recover(layout: &Layout, window: u64) -> Result<Recovered, AuditError> {
     let known = layout.read_head()?;
-    let active = Tail::read(layout.active(), known)?;
+    let active = Tail::read(layout.active(), known, window)?;
     // Between two files, or before the first record of one, the file before it has the last record.
     let before = match active.last {
         Some(_) => None,
-        None => layout.full()?.last().map(|path| Tail::read(path, known)).transpose()?,
+        None => layout.full()?.last().map(|path| Tail::read(path, known, window)).transpose()?,
     };
     let found = active.last.or_else(|| before.and_then(|tail| tail.last)).unwrap_or(Head::START);
     let (head, lost) = match known {
@@ -75,16 +75,15 @@ struct Tail {
     contradicts: bool,
 }
 
-/// How much is read at first.
-const WINDOW: u64 = 1 << 20;
+/// How much is read at first when it is opened.
+pub(crate) const WINDOW: u64 = 1 << 20;
 
 impl Tail {
-    fn read(path: &Path, known: Option<Head>) -> Result<Self, AuditError> {
+    fn read(path: &Path, known: Option<Head>, mut window: u64) -> Result<Self, AuditError> {
         let mut file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             file => file.map_err(AuditError::file("read", path))?,
         };
-        let mut window = WINDOW;
         loop {
             let (bytes, whole) = last_bytes(&mut file, window).map_err(AuditError::file("read", path))?;
             if let Some(tail) = Self::of(&bytes, whole, known) {
@@ -135,7 +134,10 @@ fn last_bytes(file: &mut File, most: u64) -> io::Result<(Vec<u8>, bool)> {
 /// The number of the first record in a file.
 fn first_record(file: &mut File) -> io::Result<Option<u64>> {
     file.seek(SeekFrom::Start(0))?;
-    let mut bytes = Vec::new();
-    file.take(WINDOW).read_to_end(&mut bytes)?;
-    Ok(bytes.split(|byte| *byte == b'\n').find_map(unseal).map(|sealed| sealed.head.seq))
+    for line in BufReader::new(file.take(WINDOW)).split(b'\n') {
+        if let Some(sealed) = unseal(&line?) {
+            return Ok(Some(sealed.head.seq));
+        }
+    }
+    Ok(None)
 }

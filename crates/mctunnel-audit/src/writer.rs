@@ -6,9 +6,10 @@ use crate::{
     pending::{Entry, Pending, Work},
     record::{self, Fact},
     recover::{Lost, Recovered},
-    sink::{Batch, Sink},
+    sink::{Batch, Sink, file::Files},
 };
 use std::{
+    collections::VecDeque,
     io,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -19,17 +20,18 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) pending: Arc<Pending>,
+    /// The first of the places, if it is one: others may write there as well, so it says where the record ends.
+    pub(crate) files: Option<Files>,
     pub(crate) sinks: Vec<Box<dyn Sink>>,
     pub(crate) head: Head,
+    /// What `start` and `stop` of this writer have in common.
+    pub(crate) name: String,
     /// The most bytes written at once.
     pub(crate) batch_bytes: usize,
     pub(crate) sync_every: Duration,
-    pub(crate) retry_every: Duration,
-    pub(crate) close_within: Duration,
     /// When what was written has to be durable; `None` when all is.
     pub(crate) sync_by: Option<Instant>,
-    /// Since when it is closed.
-    pub(crate) closed: Option<Instant>,
+    pub(crate) patience: Patience,
 }
 
 /// It was closed, and what fails did not work within the time for that.
@@ -59,7 +61,8 @@ impl Writer {
             }
             self.write(entries)?;
             if is_closed {
-                self.write_own("stop", &[])?;
+                let name = self.name.clone();
+                self.write_own("stop", &[("writer", Fact::Text(&name))])?;
             }
             if flush.is_some() || is_closed || self.sync_by.is_some_and(|by| Instant::now() >= by) {
                 self.sync()?;
@@ -74,19 +77,27 @@ impl Writer {
     }
 
     /// The records about how the log was found, and that it is written again.
-    pub(crate) fn opening(recovered: Option<&Recovered>) -> Vec<Entry> {
+    pub(crate) fn opening(recovered: Option<&Recovered>, name: &str) -> Vec<Entry> {
+        let mut entries = recovered.map(Self::found).unwrap_or_default();
+        let facts = [("version", Fact::Text(env!("CARGO_PKG_VERSION"))), ("writer", Fact::Text(name))];
+        let members = record::of_log(SystemTime::now(), "start", &facts);
+        entries.push(Entry { members, ends_slot: false });
+        entries
+    }
+
+    /// The records about what somebody before left.
+    fn found(recovered: &Recovered) -> Vec<Entry> {
         let mut entries = Vec::new();
         let mut add = |event, facts: &[(&'static str, Fact<'_>)]| {
             let members = record::of_log(SystemTime::now(), event, facts);
             entries.push(Entry { members, ends_slot: false });
         };
-        if let Some(torn) = recovered.and_then(|recovered| recovered.torn) {
+        if let Some(torn) = recovered.torn {
             add(TORN, &[("bytes", Fact::Number(torn.bytes)), ("sha256", Fact::Text(torn.sha256.as_str()))]);
         }
-        if let Some(Lost { found, known }) = recovered.and_then(|recovered| recovered.lost) {
+        if let Some(Lost { found, known }) = recovered.lost {
             add("lost", &[("found", Fact::Text(&found.to_string())), ("known", Fact::Text(&known.to_string()))]);
         }
-        add("start", &[("version", Fact::Text(env!("CARGO_PKG_VERSION")))]);
         entries
     }
 
@@ -97,8 +108,11 @@ impl Writer {
 
     pub(crate) fn write(&mut self, entries: Vec<Entry>) -> Result<(), GaveUp> {
         let mut left = entries.len();
-        let mut entries = entries.into_iter().peekable();
-        while entries.peek().is_some() {
+        let mut entries = VecDeque::from(entries);
+        while !entries.is_empty() {
+            let found = self.take_turn().map_err(|reason| GaveUp { reason, records: left })?;
+            left += found.len();
+            found.into_iter().rev().for_each(|entry| entries.push_front(entry));
             let (batch, slots) = self.seal(&mut entries);
             let outcome = self.for_each_sink(|sink| sink.write(&batch));
             outcome.map_err(|reason| GaveUp { reason, records: left })?;
@@ -109,14 +123,27 @@ impl Writer {
         Ok(())
     }
 
+    /// From here until the batch is in the file nobody else writes there. Gives what has to be said first about how it was found.
+    fn take_turn(&mut self) -> Result<Vec<Entry>, String> {
+        let Some(files) = &mut self.files else { return Ok(Vec::new()) };
+        let mut found = None;
+        self.patience.insist(files, |files| {
+            found = files.take_turn()?;
+            Ok(())
+        })?;
+        let Some(recovered) = found else { return Ok(Vec::new()) };
+        self.head = recovered.head;
+        Ok(Self::found(&recovered))
+    }
+
     /// Numbers and chains records until the batch is full.
-    fn seal(&mut self, entries: &mut std::iter::Peekable<impl Iterator<Item = Entry>>) -> (Batch, usize) {
+    fn seal(&mut self, entries: &mut VecDeque<Entry>) -> (Batch, usize) {
         let (mut lines, mut slots) = (Vec::with_capacity(self.batch_bytes.min(64 << 10)), 0);
         let first = self.head.seq + 1;
         let fits = |lines: &Vec<u8>, members: &Members| {
             lines.is_empty() || lines.len() + members.as_str().len() + SEAL_BYTES <= self.batch_bytes
         };
-        while let Some(entry) = entries.next_if(|entry| fits(&lines, &entry.members)) {
+        while let Some(entry) = entries.pop_front_if(|entry| fits(&lines, &entry.members)) {
             seal(&mut lines, &mut self.head, entry.members.as_str());
             slots += usize::from(entry.ends_slot);
         }
@@ -134,7 +161,7 @@ impl Writer {
 
     fn close(&mut self) -> Result<(), GaveUp> {
         let mut outcome = Ok(());
-        for sink in &mut self.sinks {
+        for sink in places(&mut self.files, &mut self.sinks) {
             if let Err(error) = sink.close() {
                 outcome = Err(GaveUp { reason: format!("{}: {error}", sink.name()), records: 0 });
             }
@@ -142,32 +169,60 @@ impl Writer {
         outcome
     }
 
-    /// Does it with each place, again and again until it works; no slots are given meanwhile.
+    /// Does it with each place.
     fn for_each_sink(&mut self, mut deed: impl FnMut(&mut dyn Sink) -> io::Result<()>) -> Result<(), String> {
-        for sink in &mut self.sinks {
-            let mut has_failed = false;
-            while let Err(error) = deed(&mut **sink) {
-                let reason = format!("{}: {error}", sink.name());
-                if !has_failed {
-                    tracing::error!(
-                        reason,
-                        "The audit log cannot be written; requests that must be recorded are refused."
-                    );
-                }
-                has_failed = true;
-                self.pending.block(reason.clone());
-                if self.pending.pause(self.retry_every) {
-                    let closed = *self.closed.get_or_insert_with(Instant::now);
-                    if closed.elapsed() >= self.close_within {
-                        return Err(reason);
-                    }
-                    std::thread::sleep(self.retry_every.min(self.close_within));
-                }
+        for sink in places(&mut self.files, &mut self.sinks) {
+            self.patience.insist(sink, |sink| deed(sink))?;
+        }
+        Ok(())
+    }
+}
+
+/// All places, the files first.
+fn places<'a>(
+    files: &'a mut Option<Files>,
+    sinks: &'a mut [Box<dyn Sink>],
+) -> impl Iterator<Item = &'a mut (dyn Sink + 'static)> {
+    let files = files.iter_mut().map(|files| files as &mut dyn Sink);
+    files.chain(sinks.iter_mut().map(|sink| &mut **sink))
+}
+
+/// With a place that fails.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    pub(crate) pending: Arc<Pending>,
+    pub(crate) retry_every: Duration,
+    pub(crate) close_within: Duration,
+    /// Since when it is known that it is closed.
+    pub(crate) closed: Option<Instant>,
+}
+
+impl Patience {
+    /// Does it again and again until it works; no slots are given meanwhile.
+    fn insist<S: Sink + ?Sized>(
+        &mut self,
+        sink: &mut S,
+        mut deed: impl FnMut(&mut S) -> io::Result<()>,
+    ) -> Result<(), String> {
+        let mut has_failed = false;
+        while let Err(error) = deed(sink) {
+            let reason = format!("{}: {error}", sink.name());
+            if !has_failed {
+                tracing::error!(reason, "The audit log cannot be written; requests that must be recorded are refused.");
             }
-            if has_failed {
-                tracing::info!(sink = sink.name(), "The audit log can be written again.");
-                self.pending.unblock();
+            has_failed = true;
+            self.pending.block(reason.clone());
+            if self.pending.pause(self.retry_every) {
+                let closed = *self.closed.get_or_insert_with(Instant::now);
+                if closed.elapsed() >= self.close_within {
+                    return Err(reason);
+                }
+                std::thread::sleep(self.retry_every.min(self.close_within));
             }
+        }
+        if has_failed {
+            tracing::info!(sink = sink.name(), "The audit log can be written again.");
+            self.pending.unblock();
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use crate::{
     recent::Recent,
 };
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use mctunnel_core::{Secret, User};
+use mctunnel_core::{Secret, Unauthenticated, User};
 use parking_lot::Mutex;
 use std::{net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -76,6 +76,10 @@ impl ApiKeys {
         let Some(key) = key else { return Verdict::NotMine };
         if let Err(too_many) = self.attempts.check(shown.peer) {
             return Verdict::Refused(too_many);
+        }
+        if !self.store.is_current() {
+            let reason = "API keys cannot be looked at right now".to_owned();
+            return Verdict::Refused(Unauthenticated::Unavailable(reason));
         }
         match self.record(key) {
             Some(record) => self.user_of(&record, shown.peer),

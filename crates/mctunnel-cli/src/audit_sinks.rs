@@ -37,8 +37,8 @@ pub(crate) struct WebhookSettings {
 }
 
 impl AuditSettings {
-    /// Opens the log; `None` if nothing is to be written.
-    pub(crate) fn open(&self, data_dir: &Path) -> anyhow::Result<Option<AuditLog>> {
+    /// Opens the log; `None` if nothing is to be written. With `shared`, another hub may write it too.
+    pub(crate) fn open(&self, data_dir: &Path, shared: bool) -> anyhow::Result<Option<AuditLog>> {
         let mut config = AuditConfig::default();
         config.on_full = self.on_full;
         config.webhook = self.webhook.as_ref().map(|webhook| webhook.config(self.on_full)).transpose()?;
@@ -48,6 +48,9 @@ impl AuditSettings {
             AuditTo::DataDir => config.file = Some(FileConfig::in_data_dir(data_dir)),
             AuditTo::Stdout => config.stdout = true,
             AuditTo::File(path) => config.file = Some(FileConfig::new(path)),
+        }
+        if let Some(file) = &mut config.file {
+            file.shared = shared;
         }
         Ok(Some(AuditLog::open(config)?))
     }

@@ -20,7 +20,7 @@ mod socket_file;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use client::call;
+pub(crate) use client::{ask_hub, call};
 pub(crate) use error::ControlError;
 pub(crate) use handler::Handler;
 pub(crate) use protocol::{ApiKeyLine, Command, Failure, Reply};

@@ -172,7 +172,7 @@ impl Parts {
         telemetry.set_insecure(settings.trust.insecure_no_auth);
         let authority = open_authority(settings)?;
         let clusters = Arc::new(ClusterFiles::new(&settings.data_dir));
-        let trust = Trust::start(&settings.trust, &settings.data_dir, &clusters).await?;
+        let trust = Trust::start(&settings.trust, &settings.data_dir, settings.reuse_port, &clusters).await?;
         let ledger: Arc<dyn ClusterLedger> = match &trust.labels {
             Some(labels) => Arc::new(LabelledLedger::new(Arc::clone(&clusters), Arc::clone(labels))),
             None => Arc::clone(&clusters) as _,
@@ -254,7 +254,7 @@ impl Running {
         ways.cut();
         hub.stop().await;
         drop(ways);
-        trust.end();
+        trust.end().await;
         info!("The hub has ended.");
     }
 }

@@ -25,6 +25,7 @@ mod event_reports;
 mod explain;
 mod few;
 mod hub;
+mod hub_api_keys;
 mod hub_client;
 mod hub_pages;
 mod hub_reports;

@@ -3,21 +3,20 @@
 use crate::{
     can_i::page::CanIPage,
     cluster_labels::{self, KnownLabels},
-    control, process,
+    hub_api_keys::HubApiKeys,
+    process,
     settings::TrustSettings,
-    stored_api_keys::StoredApiKeys,
     watched::Watched,
 };
 use mctunnel::{
     Checkpoint, ClusterFiles, ErrorCode, HubAuthority,
-    core::{Access, Audit, Authorize, Decision, DynAuthenticate, Limit, PassThrough, Place, Store, Unaudited},
+    core::{Access, Audit, Authorize, Decision, DynAuthenticate, Limit, PassThrough, Place, Unaudited},
     gateway::{SharedTls, http::SharedGuard},
     kube::{ClusterAccess, ClusterTokenReview},
 };
 use mctunnel_audit::AuditLog;
-use mctunnel_authn::{ApiKeyStore, AuthParts, ReviewToken, SharedChain, Wants};
+use mctunnel_authn::{AuthParts, ReviewToken, SharedChain, Wants};
 use mctunnel_policy::{Quotas, ReloadingPolicy, Shadow};
-use mctunnel_store::FileStore;
 use rustls_pki_types::CertificateDer;
 use std::{
     path::{Path, PathBuf},
@@ -36,18 +35,19 @@ pub(crate) struct Trust {
     /// The labels of clusters, if there is a policy that could choose by them.
     pub(crate) labels: Option<Arc<KnownLabels>>,
     _following: Option<AbortOnDropHandle<()>>,
-    /// Commands that change keys while the hub runs.
-    _control: Option<control::Control>,
+    /// Also the commands that change keys while the hub runs.
+    api_keys: Option<HubApiKeys>,
 }
 
 impl Trust {
-    /// Reads the files and starts to watch them.
+    /// Reads the files and starts to watch them. With `shared`, beside another hub that does.
     pub(crate) async fn start(
         settings: &TrustSettings,
         data_dir: &Path,
+        shared: bool,
         clusters: &Arc<ClusterFiles>,
     ) -> anyhow::Result<Self> {
-        let audit = settings.audit.open(data_dir)?.map(Arc::new);
+        let audit = settings.audit.open(data_dir, shared)?.map(Arc::new);
         let recorded = recorder_of(audit.as_ref());
         let Some(Files { providers, policy, next }) = &settings.files else {
             let open: (Arc<dyn DynAuthenticate>, Arc<dyn Authorize>) = (Arc::new(PassThrough), Arc::new(PassThrough));
@@ -58,13 +58,12 @@ impl Trust {
                 can_i: None,
                 labels: None,
                 _following: None,
-                _control: None,
+                api_keys: None,
             });
         };
-        let store: Arc<dyn Store> = Arc::new(FileStore::open(data_dir)?);
-        let api_keys: Arc<dyn ApiKeyStore> = Arc::new(StoredApiKeys::open(Arc::clone(&store))?);
-        let control = control::serve(data_dir, store)?;
-        let parts = AuthParts { reviews: reviews(settings).await?, api_keys: Some(api_keys), ..AuthParts::default() };
+        let api_keys = HubApiKeys::start(data_dir, shared).await?;
+        let reviews = reviews(settings).await?;
+        let parts = AuthParts { reviews, api_keys: Some(api_keys.store()), ..AuthParts::default() };
         let chain = SharedChain::watch(providers.clone(), parts).await?;
         let labels = cluster_labels::read(clusters)?;
         let live = ReloadingPolicy::watch(policy.clone(), labels.clone()).await?;
@@ -88,7 +87,7 @@ impl Trust {
         let checkpoint = Checkpoint::new(authenticate, authorize, recorded).with_limit(Arc::new(ByPolicy(quotas)));
         let labels = Arc::new(KnownLabels::new(Arc::clone(clusters), policies, labels));
         let _following = Some(process::owned(Arc::clone(&labels).follow()));
-        Ok(Self { checkpoint, watched, can_i, labels: Some(labels), _following, _control: Some(control) })
+        Ok(Self { checkpoint, watched, can_i, labels: Some(labels), _following, api_keys: Some(api_keys) })
     }
 
     /// What listeners collect for the providers, as it is now.
@@ -122,8 +121,12 @@ impl Trust {
         recorder_of(self.watched.audit.as_ref())
     }
 
-    /// Writes the last records. Called when no request is left.
-    pub(crate) fn end(&self) {
+    /// Gives the keys up and writes the last records. Called when no request is left.
+    pub(crate) async fn end(self) {
+        // Another hub may wait for the keys, and the disk may be slow.
+        if let Some(api_keys) = self.api_keys {
+            api_keys.end().await;
+        }
         if let Some(log) = &self.watched.audit
             && let Err(error) = log.close()
         {

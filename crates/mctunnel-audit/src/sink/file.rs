@@ -1,16 +1,22 @@
 //! A file with rotation. It is only ever appended to; what a crash left torn stays where it is, with a record behind it that says so.
+//! When it is shared, everything here happens within a turn, and what others wrote is read before the next record is numbered.
 
 use super::{Batch, Sink, stdout::write_rest};
 use crate::{
     AuditError, FileConfig,
     chain::Head,
     layout::Layout,
-    recover::{Recovered, recover},
+    recover::{Recovered, WINDOW, recover},
+    turn::Turn,
 };
 use std::{
     fs::{self, File},
     io,
+    os::unix::fs::MetadataExt,
 };
+
+/// How much of what others wrote is read at first: a few records, the last of which is enough.
+const CATCH_UP: u64 = 16 << 10;
 
 /// The record in files.
 #[derive(Debug)]
@@ -28,6 +34,8 @@ pub(crate) struct Files {
     written: usize,
     /// Held as long as we write.
     _lock: File,
+    /// Held while a batch is written, if others write as well.
+    turn: Option<Turn>,
 }
 
 impl Files {
@@ -35,26 +43,80 @@ impl Files {
     pub(crate) fn open(config: &FileConfig) -> Result<(Self, Recovered), AuditError> {
         let layout = Layout::of(&config.path);
         layout.make_directory()?;
-        let lock = layout.lock()?;
-        let recovered = recover(&layout)?;
-        let wrong = || AuditError::file("write", &config.path);
-        let mut file = layout.open_active().map_err(wrong())?;
-        if recovered.unended || recovered.torn.is_some() {
-            io::Write::write_all(&mut file, b"\n").map_err(wrong())?;
-        }
-        let size = file.metadata().map_err(wrong())?.len();
-        layout.sync_directory().map_err(wrong())?;
-        let files = Self {
+        let lock = layout.lock(config.shared)?;
+        let turn = if config.shared { Some(Turn::new(layout.open_turn()?, config.turn_within)) } else { None };
+        let mut files = Self {
             layout,
             rotate_bytes: config.rotate_bytes,
             keep: config.keep,
-            file: Some(file),
-            size,
-            first: recovered.first,
+            file: None,
+            size: 0,
+            first: None,
             written: 0,
             _lock: lock,
+            turn,
         };
+        // It is given with the first batch, which goes on from what is found here.
+        if let Some(turn) = &mut files.turn {
+            turn.take().map_err(AuditError::file("write", &config.path))?;
+        }
+        let recovered = files.go_on(WINDOW)?;
         Ok((files, recovered))
+    }
+
+    /// Finds the end of the record, and opens the file that is written there.
+    fn go_on(&mut self, window: u64) -> Result<Recovered, AuditError> {
+        let recovered = recover(&self.layout, window)?;
+        let wrong = || AuditError::file("write", self.layout.active());
+        let mut file = self.layout.open_active().map_err(wrong())?;
+        if recovered.unended || recovered.torn.is_some() {
+            io::Write::write_all(&mut file, b"\n").map_err(wrong())?;
+        }
+        self.size = file.metadata().map_err(wrong())?.len();
+        self.layout.sync_directory().map_err(wrong())?;
+        (self.file, self.first) = (Some(file), recovered.first);
+        Ok(recovered)
+    }
+
+    /// Before records are numbered: waits for the turn, which ends with the batch, and says where the record ends if others wrote.
+    pub(crate) fn take_turn(&mut self) -> io::Result<Option<Recovered>> {
+        let Some(turn) = &mut self.turn else { return Ok(None) };
+        if !turn.take()? {
+            return Ok(None);
+        }
+        let caught_up = self.catch_up();
+        if caught_up.is_err() {
+            self.give_turn();
+        }
+        caught_up
+    }
+
+    fn catch_up(&mut self) -> io::Result<Option<Recovered>> {
+        if self.is_as_we_left_it()? {
+            return Ok(None);
+        }
+        self.go_on(CATCH_UP).map(Some).map_err(io::Error::other)
+    }
+
+    fn is_as_we_left_it(&self) -> io::Result<bool> {
+        let Some(file) = &self.file else { return Ok(false) };
+        let own = file.metadata()?;
+        match fs::metadata(self.layout.active()) {
+            Ok(now) => Ok((now.dev(), now.ino(), now.len()) == (own.dev(), own.ino(), self.size)),
+            // Somebody was killed between two files.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn give_turn(&mut self) {
+        self.turn.iter_mut().for_each(Turn::give);
+    }
+
+    /// Of several who write, the last one's checkpoint stays.
+    fn write_newer_head(&self, head: &Head) -> io::Result<()> {
+        let known = self.layout.read_head().map_err(io::Error::other)?;
+        if known.is_some_and(|known| known.seq >= head.seq) { Ok(()) } else { self.layout.write_head(head) }
     }
 
     fn is_full_for(&self, batch: &Batch) -> bool {
@@ -107,6 +169,7 @@ impl Sink for Files {
         result?;
         self.written = 0;
         self.first.get_or_insert(batch.first);
+        self.give_turn();
         Ok(())
     }
 
@@ -115,6 +178,10 @@ impl Sink for Files {
             file.sync_data()?;
         }
         // The checkpoint comes after what it vouches for.
-        self.layout.write_head(head)
+        let Some(turn) = &mut self.turn else { return self.layout.write_head(head) };
+        turn.take()?;
+        let written = self.write_newer_head(head);
+        self.give_turn();
+        written
     }
 }

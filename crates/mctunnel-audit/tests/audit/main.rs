@@ -8,3 +8,4 @@ mod full;
 mod restart;
 mod rig;
 mod rotation;
+mod shared;

@@ -29,6 +29,11 @@ pub trait ApiKeyStore: Send + Sync + 'static {
 
     /// Another number after each change. It only grows.
     fn generation(&self) -> u64;
+
+    /// Whether what is given here has every change up to a second ago. When it has not, nobody comes in by a key.
+    fn is_current(&self) -> bool {
+        true
+    }
 }
 
 impl fmt::Debug for dyn ApiKeyStore {

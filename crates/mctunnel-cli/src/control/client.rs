@@ -14,6 +14,7 @@ use std::{
     thread,
     time::Duration,
 };
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 
 /// How long a hub may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -61,30 +62,62 @@ fn connect(data_dir: &Path) -> Result<Option<UnixStream>, ControlError> {
     let path = SocketPath::of(data_dir)?;
     match UnixStream::connect(path.usable()) {
         Ok(stream) => Ok(Some(stream)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
+        Err(error) if is_nobody(&error) => Ok(None),
         Err(error) => Err(path.error("reach")(error)),
     }
 }
 
+/// Has the hub of the data directory carry a command out, and nobody else; for a hub that must not be held up.
+pub(crate) async fn ask_hub(data_dir: &Path, command: &Command, within: Duration) -> Result<Reply, ControlError> {
+    let path = SocketPath::of(data_dir)?;
+    let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+    let asked = tokio::time::timeout(within, exchange_on(&path, command)).await.map_err(late);
+    match asked.and_then(|asked| asked) {
+        Ok(line) => read(&line),
+        Err(error) if is_nobody(&error) => Err(ControlError::NoHub { data_dir: data_dir.to_owned() }),
+        Err(error) => Err(path.error("speak to the hub on")(error)),
+    }
+}
+
+async fn exchange_on(path: &SocketPath, command: &Command) -> io::Result<String> {
+    let (reader, mut writer) = tokio::net::UnixStream::connect(path.usable()).await?.into_split();
+    writer.write_all(request(command)?.as_bytes()).await?;
+    let mut line = String::new();
+    tokio::io::BufReader::new(tokio::io::AsyncReadExt::take(reader, MOST_BYTES)).read_line(&mut line).await?;
+    // It ended meanwhile.
+    if line.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(line) }
+}
+
+fn is_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
 fn ask(data_dir: &Path, hub: UnixStream, command: &Command) -> Result<Reply, ControlError> {
     let path = SocketPath::of(data_dir)?;
-    let line = exchange(hub, command).map_err(path.error("speak to the hub on"))?;
+    read(&exchange(hub, command).map_err(path.error("speak to the hub on"))?)
+}
+
+fn read(line: &str) -> Result<Reply, ControlError> {
     if line.is_empty() {
         return Err(ControlError::BadAnswer("it closed the connection".to_owned()));
     }
-    let reply = serde_json::from_str(&line).map_err(|error| ControlError::BadAnswer(error.to_string()))?;
+    let reply = serde_json::from_str(line).map_err(|error| ControlError::BadAnswer(error.to_string()))?;
     accepted(reply)
 }
 
 fn exchange(mut hub: UnixStream, command: &Command) -> io::Result<String> {
     hub.set_read_timeout(Some(PATIENCE))?;
     hub.set_write_timeout(Some(PATIENCE))?;
-    let mut request = serde_json::to_string(&Request { version: VERSION, command })?;
-    request.push('\n');
-    hub.write_all(request.as_bytes())?;
+    hub.write_all(request(command)?.as_bytes())?;
     let mut line = String::new();
     BufReader::new(hub.take(MOST_BYTES)).read_line(&mut line)?;
     Ok(line)
+}
+
+fn request(command: &Command) -> io::Result<String> {
+    let mut request = serde_json::to_string(&Request { version: VERSION, command })?;
+    request.push('\n');
+    Ok(request)
 }
 
 fn accepted(reply: Reply) -> Result<Reply, ControlError> {
@@ -93,6 +126,7 @@ fn accepted(reply: Reply) -> Result<Reply, ControlError> {
         reply @ (Reply::Pong { .. }
         | Reply::ApiKeyCreated { .. }
         | Reply::ApiKeys { .. }
-        | Reply::ApiKeyRevoked { .. }) => Ok(reply),
+        | Reply::ApiKeyRevoked { .. }
+        | Reply::ApiKeyRecords { .. }) => Ok(reply),
     }
 }

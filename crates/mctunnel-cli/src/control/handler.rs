@@ -3,9 +3,12 @@
 use super::protocol::{ApiKeyLine, Command, Failure, Reply};
 use crate::stored_api_keys::StoredApiKeys;
 use mctunnel::ErrorCode;
-use mctunnel_authn::{AuthnError, Clock, NewApiKey, create_api_key, list_api_keys, revoke_api_key};
+use mctunnel_authn::{ApiKeyStore as _, AuthnError, Clock, NewApiKey, create_api_key, list_api_keys, revoke_api_key};
 use mctunnel_core::{Store, StoreError};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 /// The longest name of a key.
 const MOST_NAME_CHARACTERS: usize = 100;
@@ -15,11 +18,15 @@ const MOST_NAME_CHARACTERS: usize = 100;
 pub(crate) struct Handler {
     api_keys: StoredApiKeys,
     clock: Clock,
+    /// No other handler ever has it.
+    name: String,
 }
 
 impl Handler {
     pub(crate) fn new(store: Arc<dyn Store>) -> Result<Self, StoreError> {
-        Ok(Self { api_keys: StoredApiKeys::open(store)?, clock: Clock::system() })
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let name = format!("{}-{}", std::process::id(), now.as_nanos());
+        Ok(Self { api_keys: StoredApiKeys::open(store)?, clock: Clock::system(), name })
     }
 
     /// Carries out a command. It waits for the disk.
@@ -34,8 +41,16 @@ impl Handler {
             Command::ApiKeyRevoke { id } => revoke_api_key(&self.api_keys, &id, &self.clock)
                 .map(|record| Reply::ApiKeyRevoked { record: (&*record).into() })
                 .map_err(failure),
+            Command::ApiKeyRecords { known } => Ok(self.records(known.as_deref())),
         };
         done.unwrap_or_else(Reply::Failed)
+    }
+
+    fn records(&self, known: Option<&str>) -> Reply {
+        // The number first: what changes in between is told the next time.
+        let state = format!("{}-{}", self.name, self.api_keys.generation());
+        let records = (known != Some(&state)).then(|| self.api_keys.list().iter().map(|one| one.to_json()).collect());
+        Reply::ApiKeyRecords { state, records }
     }
 
     fn create_api_key(

@@ -40,6 +40,11 @@ pub(crate) enum Command {
         /// Which.
         id: String,
     },
+    /// All that is kept of API keys, for a hub that is about to take over.
+    ApiKeyRecords {
+        /// The state that it was told last; told again if it is another by now.
+        known: Option<String>,
+    },
 }
 
 /// What is answered.
@@ -70,6 +75,13 @@ pub(crate) enum Reply {
     ApiKeyRevoked {
         /// Which.
         record: ApiKeyLine,
+    },
+    /// What is kept of API keys.
+    ApiKeyRecords {
+        /// The state they are in: another text after each change, and at each hub.
+        state: String,
+        /// All of them, as they are stored; nothing when the state is known.
+        records: Option<Vec<String>>,
     },
     /// It could not be done.
     Failed(Failure),

@@ -27,8 +27,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A hub that listens for commands. Dropping it ends that and removes the socket.
 #[derive(Debug)]
 pub(crate) struct Control {
-    _serving: AbortOnDropHandle<()>,
-    _file: SocketFile,
+    /// Goes first: as long as the store is open here, nobody else listens there.
+    file: SocketFile,
+    serving: AbortOnDropHandle<()>,
+}
+
+impl Control {
+    /// Ends it; then nothing here has the store, but for a command that is under way.
+    pub(crate) async fn end(self) {
+        let Self { file, serving } = self;
+        drop(file);
+        serving.abort();
+        let _ = serving.await;
+    }
 }
 
 /// Listens for commands on the control socket of a data directory and carries them out on its store, until the answer is dropped.
@@ -43,7 +54,7 @@ pub(crate) fn serve(data_dir: &Path, store: Arc<dyn Store>) -> Result<Control, C
     // Until here the directory alone keeps others out, as it does afterwards.
     fs::set_permissions(path.usable(), fs::Permissions::from_mode(0o600)).map_err(path.error("restrict"))?;
     let file = SocketFile::of(path.shown()).map_err(path.error("find"))?;
-    Ok(Control { _serving: process::owned(accept(listener, handler)), _file: file })
+    Ok(Control { file, serving: process::owned(accept(listener, handler)) })
 }
 
 fn remove_stale(path: &SocketPath) -> Result<(), ControlError> {

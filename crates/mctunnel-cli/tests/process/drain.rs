@@ -1,6 +1,6 @@
 //! Stopping on purpose loses nobody.
 
-use crate::rig::{Rig, Target, echo, exchange, start_hub, text};
+use crate::rig::{Rig, Target, echo, exchange_with, start_hub, text};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -11,7 +11,7 @@ use tokio::{
 };
 
 /// Short exchanges from eight clients until told to stop.
-struct Load {
+pub(crate) struct Load {
     done: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
     clients: JoinSet<Vec<String>>,
@@ -19,16 +19,21 @@ struct Load {
 
 impl Load {
     fn start(proxy: &str, target: &str) -> Self {
+        Self::start_with(proxy, target, "")
+    }
+
+    /// With these lines in the head of each CONNECT.
+    pub(crate) fn start_with(proxy: &str, target: &str, lines: &str) -> Self {
         let done = Arc::new(AtomicUsize::new(0));
         let stop = Arc::new(AtomicBool::new(false));
         let mut clients = JoinSet::new();
         for _ in 0..8 {
             let (done, stop) = (Arc::clone(&done), Arc::clone(&stop));
-            let (proxy, target) = (proxy.to_owned(), target.to_owned());
+            let (proxy, target, lines) = (proxy.to_owned(), target.to_owned(), lines.to_owned());
             clients.spawn(async move {
                 let mut failed = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
-                    if let Err(error) = exchange(&proxy, "c1", &target, b"a short exchange").await {
+                    if let Err(error) = exchange_with(&proxy, "c1", &target, b"a short exchange", &lines).await {
                         failed.push(error);
                     }
                     done.fetch_add(1, Ordering::Relaxed);
@@ -39,12 +44,12 @@ impl Load {
         Self { done, stop, clients }
     }
 
-    async fn reach(&self, count: usize) {
+    pub(crate) async fn reach(&self, count: usize) {
         crate::rig::until("the load to go on", async || (self.done.load(Ordering::Relaxed) >= count).then_some(()))
             .await;
     }
 
-    async fn finish(self) -> (usize, Vec<String>) {
+    pub(crate) async fn finish(self) -> (usize, Vec<String>) {
         self.stop.store(true, Ordering::Relaxed);
         let failed = self.clients.join_all().await.concat();
         (self.done.load(Ordering::Relaxed), failed)

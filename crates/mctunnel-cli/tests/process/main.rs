@@ -11,6 +11,7 @@ mod bad_wire;
 mod bytes;
 mod bytes_on_a_bad_wire;
 mod drain;
+mod drain_trusted;
 mod faults;
 mod floods;
 mod log_reports;

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::{
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -69,7 +70,8 @@ impl Rig {
 
     pub(crate) async fn start_with(tunnel: &str, connect: &str, more: &[&str]) -> Self {
         let turn = ONE_AT_A_TIME.lock().await;
-        let dir = tempfile::tempdir().expect("a directory");
+        let only_ours = std::fs::Permissions::from_mode(0o700);
+        let dir = tempfile::Builder::new().permissions(only_ours).tempdir().expect("a directory");
         let hub = start_hub(dir.path(), "hub.ready", tunnel, connect, more).await;
         Self::around(turn, dir, hub)
     }
@@ -172,9 +174,14 @@ pub(crate) fn text(value: &Value, key: &str) -> String {
 
 /// Opens a connection through the hub's CONNECT listener; an error is the status line.
 pub(crate) async fn connect(proxy: &str, cluster: &str, target: &str) -> Result<TcpStream, String> {
+    connect_with(proxy, cluster, target, "").await
+}
+
+/// As [`connect`], with these lines in the head.
+async fn connect_with(proxy: &str, cluster: &str, target: &str, lines: &str) -> Result<TcpStream, String> {
     let mut socket = TcpStream::connect(proxy).await.map_err(|e| e.to_string())?;
     socket.set_nodelay(true).map_err(|e| e.to_string())?;
-    let head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nx-mctunnel-cluster: {cluster}\r\n\r\n");
+    let head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nx-mctunnel-cluster: {cluster}\r\n{lines}\r\n");
     socket.write_all(head.as_bytes()).await.map_err(|e| e.to_string())?;
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\n") {
@@ -245,7 +252,18 @@ pub(crate) async fn echo(mut socket: TcpStream) {
 
 /// One short exchange over a new connection.
 pub(crate) async fn exchange(proxy: &str, cluster: &str, target: &str, text: &[u8]) -> Result<(), String> {
-    let mut socket = connect(proxy, cluster, target).await?;
+    exchange_with(proxy, cluster, target, text, "").await
+}
+
+/// As [`exchange`], with these lines in the head of the CONNECT.
+pub(crate) async fn exchange_with(
+    proxy: &str,
+    cluster: &str,
+    target: &str,
+    text: &[u8],
+    lines: &str,
+) -> Result<(), String> {
+    let mut socket = connect_with(proxy, cluster, target, lines).await?;
     socket.write_all(text).await.map_err(|e| format!("write: {e}"))?;
     socket.shutdown().await.map_err(|e| format!("shutdown: {e}"))?;
     let mut back = Vec::new();
