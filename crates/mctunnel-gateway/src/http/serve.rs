@@ -83,6 +83,8 @@ async fn serve_http1<O: Open>(
             .serve_connection(TokioIo::new(io), service)
             .with_upgrades()
     );
+    // Whoever drops this before its end cuts the client: what is dropped after the guard ends in a reset.
+    let guard = cut.clone().drop_guard();
     let served = async {
         tokio::select! {
             ended = &mut serving => ended,
@@ -105,7 +107,7 @@ async fn serve_http1<O: Open>(
         }
         () = cut.cancelled() => tracing::debug!(%peer, "A client was cut: it did not read, and may not any more."),
     }
-    connection.pipes.finished().await;
+    connection.pipes.finished(guard).await;
 }
 
 async fn serve_http2<O: Open>(
@@ -143,7 +145,7 @@ async fn serve_http2<O: Open>(
         }
     };
     note(peer, ended);
-    connection.pipes.finished().await;
+    connection.pipes.finished(connection.cut.clone().drop_guard()).await;
 }
 
 /// The same as the guard allows on HTTP/1.1.

@@ -31,6 +31,7 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_rustls::server::TlsStream;
+use tokio_util::sync::DropGuard;
 
 /// What of this kind a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,9 +170,12 @@ impl Pipes {
         pipes.spawn(pipe);
     }
 
-    /// Resolves when the last one is over.
-    pub(super) async fn finished(&self) {
+    /// Resolves when the last one is over. Dropped before that, it cuts the connection first, so that no pipe ends well.
+    pub(super) async fn finished(&self, cut: DropGuard) {
         let mut pipes = std::mem::take(&mut *self.0.lock());
+        // Dropped before the pipes are: these end in tasks of their own, at any time after that.
+        let cut = cut;
         while pipes.join_next().await.is_some() {}
+        cut.disarm();
     }
 }
