@@ -5,7 +5,7 @@ mod hello;
 
 use crate::{
     Admitted, Checkpoint, Client, HubAdapter, Permit, Recording,
-    meter::Metered,
+    meter::{Account, Metered},
     open_stream::{Held, OpenStream},
 };
 use hello::{BadHello, read_hello};
@@ -114,11 +114,10 @@ impl<O: Open> SniAdapter<O> {
             target: Target::KubeApi.to_string(),
             took: asked.elapsed(),
         });
-        let held = Held { permit: Some(Arc::new(permit)), recording: Some(recording.clone()) };
-        let sent_with_open = u64::try_from(first).unwrap_or(u64::MAX);
-        let open = OpenStream::new(Arc::clone(&self.observer), cluster, sent_with_open).hold(held);
+        let held = Held { account: Arc::new(Account::new(permit)), recording: Some(recording.clone()) };
+        let open = OpenStream::new(Arc::clone(&self.observer), cluster, 0).hold(held);
         open.started();
-        Ok((Metered::new(stream, open.permit(), first), open))
+        Ok((Metered::new(stream, open.account(), first), open))
     }
 
     /// Step 3.
@@ -151,10 +150,10 @@ impl<O: Open> HubAdapter for SniAdapter<O> {
             Ok((stream, open)) => {
                 tokio::select! {
                     spliced = splice(socket, stream) => {
-                        open.ended(spliced.bytes_up, spliced.bytes_down, spliced.error.map(|error| error.to_string()));
+                        open.over(spliced.error.map(|error| error.to_string()));
                     }
                     // Dropping the splice cuts both sides.
-                    rule = open.revoked() => open.ended(0, 0, Some(rule.to_string())),
+                    rule = open.revoked() => open.over(Some(rule.to_string())),
                 }
             }
             Err(refused) => self.observer.observe(&Happening::StreamRefused {

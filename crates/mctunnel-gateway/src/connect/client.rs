@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Admitted, Permit, Recording,
-    meter::Metered,
+    meter::{Account, Metered},
     open_stream::{Held, OpenStream},
 };
 use bytes::Bytes;
@@ -37,10 +37,10 @@ pub(super) async fn serve_client<O: Open>(
     // 5 splice
     tokio::select! {
         spliced = splice(socket, stream) => {
-            open.ended(spliced.bytes_up, spliced.bytes_down, spliced.error.map(|error| error.to_string()));
+            open.over(spliced.error.map(|error| error.to_string()));
         }
         // Dropping the splice cuts both sides.
-        rule = open.revoked() => open.ended(0, 0, Some(rule.to_string())),
+        rule = open.revoked() => open.over(Some(rule.to_string())),
     }
 }
 
@@ -82,7 +82,7 @@ async fn establish<O: Open>(
             return None;
         }
     };
-    let mut stream = match opened {
+    let stream = match opened {
         Ok(stream) => stream,
         Err(error) => {
             recording.answered(error.http_status());
@@ -99,16 +99,16 @@ async fn establish<O: Open>(
         took: asked.elapsed(),
     });
     recording.answered(200);
-    let held = Held { permit: Some(Arc::new(permit)), recording: Some(recording.clone()) };
-    let sent_with_open = u64::try_from(first).unwrap_or(u64::MAX);
-    let open = OpenStream::new(Arc::clone(&shared.observer), cluster, sent_with_open).hold(held);
+    let held = Held { account: Arc::new(Account::new(permit)), recording: Some(recording.clone()) };
+    let open = OpenStream::new(Arc::clone(&shared.observer), cluster, 0).hold(held);
     open.started();
+    let mut stream = Metered::new(stream, open.account(), first);
     if let Err(error) = answer::establish(socket).await {
         stream.abort();
-        open.ended(0, 0, Some(error.to_string()));
+        open.over(Some(error.to_string()));
         return None;
     }
-    Some((Metered::new(stream, open.permit(), first), open))
+    Some((stream, open))
 }
 
 /// A request that may be opened.

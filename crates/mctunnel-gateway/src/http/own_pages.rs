@@ -178,7 +178,7 @@ pub(super) async fn serve<O: Open>(
     let mut response = Response::new(match content {
         Content::Whole(bytes) => GatewayBody::Own(Full::new(bytes)),
         Content::Pieces(pieces) => {
-            pieces.permit.cut_by(connection.cut());
+            pieces.account.permit().into_iter().for_each(|permit| permit.cut_by(connection.cut()));
             GatewayBody::Page(Box::new(PageBody::new(pieces, recording.clone())))
         }
     });

@@ -12,7 +12,7 @@ use super::{
     upgrade::{self, Asked},
     whole_body::WholeBody,
 };
-use crate::{Admitted, Recording, open_stream::Held};
+use crate::{Admitted, Recording, meter::Account, open_stream::Held};
 use http::{HeaderValue, Method, Request, Response, Version, header, request::Parts, uri::PathAndQuery};
 use hyper::body::Incoming;
 use mctunnel_core::{Action, Decision, Destination, Identity, Open, Protocol};
@@ -50,7 +50,7 @@ pub(super) async fn serve_request<O: Open>(
         Err((refused, destination)) => {
             adapter.forward.refused(destination.as_ref(), &refused);
             if let Ok(recording) = &recorded {
-                recording.ended(0, 0, Some(format!("{}: {refused}", refused.code().code)));
+                recording.refused(format!("{}: {refused}", refused.code().code));
             }
             let mut answer = if is_grpc { refused.to_grpc() } else { refused.to_status() };
             let ends = matches!(refused, Refused::Head(_)) || asks_upgrade;
@@ -111,7 +111,7 @@ async fn steps<O: Open>(
     let held = match adapter.checkpoint.admit(admitted, recording) {
         Ok(permit) => {
             permit.cut_by(connection.cut());
-            Held { permit: Some(Arc::new(permit)), recording: Some(recording.clone()) }
+            Held { account: Arc::new(Account::new(permit)), recording: Some(recording.clone()) }
         }
         Err(decision) => return Err((refused_by(decision), Some(routed.destination))),
     };

@@ -8,6 +8,7 @@ use super::{
     guard::{BadHead, Guarded},
     h2_tasks::{self, Http2Client},
     serve::Connection,
+    service::Routed,
 };
 use crate::{meter::Metered, open_stream::OpenStream};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -78,7 +79,7 @@ pub(super) fn take(parts: &mut Parts, asked: Asked) -> Result<Option<OnUpgrade>,
 /// Answers the client and joins the two sides once it has the answer.
 pub(super) fn switch<S: ByteStream>(
     connection: &Connection,
-    asked: Asked,
+    routed: &Routed,
     answer: ResponseHead,
     on_upgrade: Option<OnUpgrade>,
     halves: MessageHalves<S>,
@@ -88,12 +89,13 @@ pub(super) fn switch<S: ByteStream>(
         return Err(Refused::BadAnswer("the target changed the protocol without being asked"));
     };
     open.started();
+    let asked = routed.asked;
     let over_http2 = (asked == Asked::WebSocketOverHttp2).then(h2_tasks::hold);
     connection.pipes.spawn(async move {
         let (Ok(client), Some((stream, early))) = (on_upgrade.await, halves.reunite()) else {
-            return open.ended(0, 0, Some("the client did not take the upgrade".to_owned()));
+            return open.over(Some("the client did not take the upgrade".to_owned()));
         };
-        let stream = Metered::new(stream, open.permit(), 0);
+        let stream = Metered::new(stream, open.account(), 0).came_down(early.len());
         match over_http2 {
             Some(hold) => pipe(Http2Client::new(client, hold), Http2Client::cut, stream, early, open).await,
             None => pipe(TokioIo::new(client), cut, stream, early, open).await,
@@ -128,7 +130,7 @@ where
     let Piped { up, down, error } = tokio::select! {
         piped = piped => piped,
         rule = open.revoked() => {
-            open.ended(0, 0, Some(rule.to_string()));
+            open.over(Some(rule.to_string()));
             stream.abort();
             return cut(client);
         }
@@ -138,7 +140,7 @@ where
         stream.abort();
     }
     let is_cut = error.is_some() && !down.is_whole;
-    open.ended(up.bytes, down.bytes, error.map(|error| error.to_string()));
+    open.over(error.map(|error| error.to_string()));
     if is_cut {
         cut(client);
     }
