@@ -8,7 +8,7 @@ use crate::{
     meter::{Account, Metered},
     open_stream::{Held, OpenStream},
 };
-use hello::{BadHello, read_hello};
+use hello::{BadHello, Hello, read_hello};
 use mctunnel_core::{
     Action, AuditFull, ClusterName, Destination, ErrorCode, Happening, Identity, Open, OpenRequest, Protocol, Target,
     observe::SharedObserver, splice::splice,
@@ -78,23 +78,29 @@ impl<O: Open> SniAdapter<O> {
         socket: &mut TcpStream,
         peer: IpAddr,
     ) -> Result<(Metered<O::Stream>, OpenStream), Refused> {
+        let hello = timeout(self.config.hello_timeout, read_hello(socket)).await.unwrap_or(Err(BadHello::Slow));
+        if hello.as_ref().is_err_and(|bad| *bad == BadHello::Gone) {
+            // Whoever says nothing takes no place in the record, and leaves none.
+            return Err(BadHello::Gone.into());
+        }
         let recording = self.checkpoint.record("sni", &format!("{:032x}", rand::random::<u128>()))?;
         recording.came_from(peer);
-        let opened = self.open(socket, peer, &recording).await;
+        let opened = match hello {
+            Ok(hello) => self.open(hello, peer, &recording).await,
+            Err(bad) => Err(bad.into()),
+        };
         if let Err(refused) = &opened {
-            recording.ended(0, 0, Some(format!("{}: {}", refused.code.code, refused.reason)));
+            recording.refused(format!("{}: {}", refused.code.code, refused.reason));
         }
         opened
     }
 
     async fn open(
         &self,
-        socket: &mut TcpStream,
+        hello: Hello,
         peer: IpAddr,
         recording: &Recording,
     ) -> Result<(Metered<O::Stream>, OpenStream), Refused> {
-        let hello = timeout(self.config.hello_timeout, read_hello(socket)).await;
-        let hello = hello.unwrap_or(Err(BadHello::Slow))?;
         let cluster = self.cluster_of(&hello.name).ok_or(BadHello::OtherName)?;
         let destination = Destination { cluster: cluster.clone(), target: Target::KubeApi };
         let permit = self.admit(&destination, peer, recording)?;
