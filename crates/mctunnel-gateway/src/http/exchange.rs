@@ -4,7 +4,7 @@ use super::{
     HttpForward,
     answer::Refused,
     body::{GatewayBody, Tunnelled},
-    fields,
+    cookies, fields,
     serve::Connection,
     service::Routed,
     trailers::CheckedTrailers,
@@ -18,7 +18,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts};
 use http_body_util::Empty;
 use hyper::body::Body;
-use mctunnel_core::{ByteStream, Happening, Open, OpenError, OpenRequest, Priority};
+use mctunnel_core::{ByteStream, Happening, Open, OpenError, OpenRequest, Priority, Target};
 use mctunnel_http::{
     Answer, BodyKind, ExchangeError, MessageHalves, MessageReader, MessageWriter, PumpError, RequestHead, ResponseHead,
     first_flight, split,
@@ -195,7 +195,15 @@ fn respond<S: ByteStream>(
     *response.status_mut() = answer.status;
     *response.headers_mut() = answer.fields;
     fields::for_client(response.headers_mut(), false);
+    confine_cookies(response.headers_mut(), routed);
     redirected(response, &routed.prefix)
+}
+
+/// Keeps the cookies of a service below its own paths. A kube-apiserver, and what clients see at the root, set theirs as they like.
+pub(super) fn confine_cookies(fields: &mut HeaderMap, routed: &Routed) {
+    if routed.destination.target != Target::KubeApi && !routed.prefix.is_empty() {
+        cookies::confine(fields, &routed.prefix);
+    }
 }
 
 fn content_length(fields: &HeaderMap) -> Option<u64> {

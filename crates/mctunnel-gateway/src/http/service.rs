@@ -155,6 +155,10 @@ fn check<O: Open>(adapter: &HttpAdapter<O>, connection: &Connection, parts: &Par
     }
 }
 
+fn path_of(path_and_query: &str) -> &str {
+    path_and_query.split('?').next().unwrap_or_default()
+}
+
 /// Parses the target, once. From here on the request is for this destination and no other.
 fn find_target(parts: &mut Parts) -> Result<Routed, Refused> {
     let asked = upgrade::asked(parts)?;
@@ -172,9 +176,9 @@ fn find_target(parts: &mut Parts) -> Result<Routed, Refused> {
         });
     }
     let routed = route(sent)?;
-    let path_len = routed.forward.find('?').unwrap_or(routed.forward.len());
-    let sent_path = sent.get(..sent.find('?').unwrap_or(sent.len())).unwrap_or(sent);
-    let prefix = sent_path.get(..sent_path.len().saturating_sub(path_len)).unwrap_or_default().to_owned();
+    let sent_path = path_of(sent);
+    // What is asked for without a slash behind it is asked for `/`, which the client has not sent.
+    let prefix = sent_path.strip_suffix(path_of(&routed.forward)).unwrap_or(sent_path).to_owned();
     let path = PathAndQuery::try_from(routed.forward)
         .map_err(|_| Refused::Head(super::BadHead::Malformed("the path cannot be read")))?;
     let protocol = if grpc::is_grpc(&parts.headers) { Protocol::grpc() } else { Protocol::http() };

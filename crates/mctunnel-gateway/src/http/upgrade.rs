@@ -4,6 +4,7 @@ use super::{
     answer::Refused,
     body::GatewayBody,
     cuttable::{Cuttable, Reset},
+    exchange::confine_cookies,
     fields,
     guard::{BadHead, Guarded},
     h2_tasks::{self, Http2Client},
@@ -104,6 +105,7 @@ pub(super) fn switch<S: ByteStream>(
     let mut response = Response::new(Full::default().into());
     *response.headers_mut() = answer.fields;
     response.headers_mut().remove(header::CONTENT_LENGTH);
+    confine_cookies(response.headers_mut(), routed);
     if asked == Asked::WebSocketOverHttp2 {
         fields::for_client(response.headers_mut(), false);
         response.headers_mut().remove(header::SEC_WEBSOCKET_ACCEPT);

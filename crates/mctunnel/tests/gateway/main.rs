@@ -11,6 +11,7 @@ mod authority;
 mod bodies;
 mod browser;
 mod connect_tls;
+mod cookies;
 mod cut;
 mod end_to_end;
 mod faults;
