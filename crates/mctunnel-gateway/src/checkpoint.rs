@@ -14,8 +14,8 @@ pub use permit::{Admitted, Permit};
 pub use recording::Recording;
 
 use mctunnel_core::{
-    Access, Audit, AuditFull, Authorize, Decision, DynAuthenticate, Evidence, Identity, Limit, PassThrough, Unaudited,
-    Unauthenticated, Unlimited,
+    Access, Audit, AuditFull, Authorize, Decision, DynAuthenticate, Evidence, Identity, Limit, PassThrough, Place,
+    Unaudited, Unauthenticated, Unlimited,
 };
 use permit::{Extent, Permits};
 use std::sync::Arc;
@@ -103,6 +103,12 @@ impl Checkpoint {
         let place = if decision.is_allowed() { self.limit.take(&admitted.access()) } else { Err(decision.clone()) };
         recording.decided(&admitted, place.as_ref().err().unwrap_or(&decision));
         Ok(self.permits.issue((admitted, extent), generations, place?))
+    }
+
+    /// Takes a place for what nobody has to allow. A refusal is recorded as the decision.
+    pub(crate) fn within_limits(&self, admitted: &Admitted, recording: &Recording) -> Result<Box<dyn Place>, Decision> {
+        let place = self.limit.take(&admitted.access());
+        place.inspect_err(|full| recording.decided(admitted, full))
     }
 
     /// Asks policy a question, without a request behind it.

@@ -7,6 +7,8 @@
 //! http/own_pages.rs requests for the gateway itself, below `/-/`, in place of steps 2 to 5
 //! http/page.rs      what such a request is answered with: at once, or piece by piece
 //! http/exchange.rs  steps 4 and 5
+//! http/cookies.rs   what services may set in the one origin that they share
+//! http/h2_idle.rs   when a client of HTTP/2 has nothing under way
 //! http/upgrade.rs   step 5 for WebSocket and SPDY: plain bytes
 //! http/forward.rs   steps 4 and 5 alone, for programs with a server and a routing rule of their own
 //! ```
@@ -15,6 +17,7 @@ mod answer;
 mod body;
 mod browser;
 mod config;
+mod cookies;
 mod credential;
 mod cuttable;
 mod exchange;
@@ -22,6 +25,7 @@ mod fields;
 mod forward;
 mod grpc;
 mod guard;
+mod h2_idle;
 mod h2_tasks;
 mod own_pages;
 mod page;

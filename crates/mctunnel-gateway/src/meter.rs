@@ -1,5 +1,5 @@
-//! Counts bytes against the quotas of whoever moves them, on every way and in both directions. When too many were moved, the next
-//! ones wait: nothing is lost, and nothing is held meanwhile but what came already.
+//! Counts bytes, for the record and against the quotas of whoever moves them, on every way and in both directions. When too many were
+//! moved, the next ones wait: nothing is lost, and nothing is held meanwhile but what came already.
 
 #[cfg(test)]
 mod tests;
@@ -11,26 +11,77 @@ use mctunnel_core::ByteStream;
 use std::{
     io,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll, ready},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Sleep, sleep},
+    time::{Duration, Sleep, sleep},
 };
 
-/// One direction of a stream, at the pace its quotas allow.
+/// What was moved on a stream, and the permission to move it. Whoever moves bytes counts them here, so that the sums are known
+/// however the stream ends.
 #[derive(Debug, Default)]
+pub(crate) struct Account {
+    /// None where nobody is asked.
+    permit: Option<Permit>,
+    up: AtomicU64,
+    down: AtomicU64,
+}
+
+impl Account {
+    pub(crate) fn new(permit: Permit) -> Self {
+        Self { permit: Some(permit), ..Self::default() }
+    }
+
+    pub(crate) fn permit(&self) -> Option<&Permit> {
+        self.permit.as_ref()
+    }
+
+    /// Bytes so far: from the client to the target, and back.
+    pub(crate) fn so_far(&self) -> (u64, u64) {
+        (self.up.load(Ordering::Relaxed), self.down.load(Ordering::Relaxed))
+    }
+
+    /// Counts bytes that were moved; gives how long to wait before more are.
+    fn moved(&self, way: Way, bytes: usize) -> Duration {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let sum = match way {
+            Way::Up => &self.up,
+            Way::Down => &self.down,
+        };
+        sum.fetch_add(bytes, Ordering::Relaxed);
+        self.permit.as_ref().map_or(Duration::ZERO, |permit| permit.moved(bytes))
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Up,
+    Down,
+}
+
+/// One direction of a stream, at the pace its quotas allow.
+#[derive(Debug)]
 pub(crate) struct Pace {
-    /// None where nobody counts.
-    permit: Option<Arc<Permit>>,
+    account: Arc<Account>,
+    way: Way,
     /// Only while there is something to wait for.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl Pace {
-    pub(crate) fn new(permit: Option<Arc<Permit>>) -> Self {
-        Self { permit, pause: None }
+    /// From the client to the target.
+    pub(crate) fn up(account: Arc<Account>) -> Self {
+        Self { account, way: Way::Up, pause: None }
+    }
+
+    /// From the target to the client.
+    pub(crate) fn down(account: Arc<Account>) -> Self {
+        Self { account, way: Way::Down, pause: None }
     }
 
     /// Resolves when more bytes may be moved.
@@ -44,11 +95,9 @@ impl Pace {
 
     /// Counts bytes that were moved.
     pub(crate) fn moved(&mut self, bytes: usize) {
-        if let Some(permit) = &self.permit {
-            let wait = permit.moved(u64::try_from(bytes).unwrap_or(u64::MAX));
-            if !wait.is_zero() {
-                self.pause = Some(Box::pin(sleep(wait)));
-            }
+        let wait = self.account.moved(self.way, bytes);
+        if !wait.is_zero() {
+            self.pause = Some(Box::pin(sleep(wait)));
         }
     }
 }
@@ -65,10 +114,16 @@ pub(crate) struct Metered<S> {
 
 impl<S> Metered<S> {
     /// Counts what is moved from now on, and `first` bytes that went up with the opening.
-    pub(crate) fn new(stream: S, permit: Option<Arc<Permit>>, first: usize) -> Self {
-        let (mut up, down) = (Pace::new(permit.clone()), Pace::new(permit));
+    pub(crate) fn new(stream: S, account: &Arc<Account>, first: usize) -> Self {
+        let (mut up, down) = (Pace::up(Arc::clone(account)), Pace::down(Arc::clone(account)));
         up.moved(first);
         Self { stream, up, down }
+    }
+
+    /// Counts bytes that came down before.
+    pub(crate) fn came_down(mut self, early: usize) -> Self {
+        self.down.moved(early);
+        self
     }
 }
 
@@ -146,8 +201,8 @@ pub(crate) struct MeteredBody<B> {
 }
 
 impl<B> MeteredBody<B> {
-    pub(crate) fn new(body: B, permit: Option<Arc<Permit>>) -> Self {
-        Self { body, pace: Pace::new(permit) }
+    pub(crate) fn new(body: B, account: &Arc<Account>) -> Self {
+        Self { body, pace: Pace::up(Arc::clone(account)) }
     }
 }
 

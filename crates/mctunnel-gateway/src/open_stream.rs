@@ -1,6 +1,6 @@
 //! Reports the end of a stream exactly once, however it ends: also when its task is cut.
 
-use crate::{Permit, Recording};
+use crate::{Recording, meter::Account};
 use mctunnel_core::{ClusterName, Happening, observe::SharedObserver};
 use std::{
     sync::Arc,
@@ -22,10 +22,10 @@ pub struct OpenStream {
     held: Held,
 }
 
-/// What a stream holds as long as it lives: its permission, and its entry in the audit log.
+/// What a stream holds as long as it lives: its permission with what was moved, and its entry in the audit log.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    pub(crate) permit: Option<Arc<Permit>>,
+    pub(crate) account: Arc<Account>,
     pub(crate) recording: Option<Recording>,
 }
 
@@ -65,18 +65,23 @@ impl OpenStream {
         }
     }
 
-    /// Its permission, for whoever counts its bytes.
-    pub(crate) fn permit(&self) -> Option<Arc<Permit>> {
-        self.held.permit.clone()
+    /// Where its bytes are counted.
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.held.account
     }
 
     /// Resolves when its permission was taken back; gives the reason.
     pub(crate) fn poll_revoked(&self, cx: &Context<'_>) -> Poll<Arc<str>> {
-        self.held.permit.as_ref().map_or(Poll::Pending, |permit| permit.poll_revoked(cx))
+        self.held.account.permit().map_or(Poll::Pending, |permit| permit.poll_revoked(cx))
     }
 
     pub(crate) async fn revoked(&self) -> Arc<str> {
         std::future::poll_fn(|cx| self.poll_revoked(cx)).await
+    }
+
+    /// Reports how it ended. What was moved stands in its account.
+    pub(crate) fn over(self, error: Option<String>) {
+        self.ended(0, 0, error);
     }
 
     /// Reports how it ended, and what was moved since it was opened.
@@ -91,19 +96,21 @@ impl Drop for OpenStream {
     fn drop(&mut self) {
         let error = match std::mem::replace(&mut self.end, End::Clean) {
             End::Cut => {
-                let reason = self.held.permit.as_ref().and_then(|permit| permit.why_revoked());
+                let reason = self.held.account.permit().and_then(|permit| permit.why_revoked());
                 Some(reason.map_or_else(|| "the gateway cut the connection".to_owned(), |reason| reason.to_string()))
             }
             End::Clean => None,
             End::Broken(error) => Some(error),
         };
+        let (up, down) = self.held.account.so_far();
+        let (bytes_up, bytes_down) = (self.bytes_up + up, self.bytes_down + down);
         if let Some(recording) = &self.held.recording {
-            recording.ended(self.bytes_up, self.bytes_down, error.clone());
+            recording.ended(bytes_up, bytes_down, error.clone());
         }
         self.observer.observe(&Happening::StreamEnded {
             cluster: self.cluster.clone(),
-            bytes_up: self.bytes_up,
-            bytes_down: self.bytes_down,
+            bytes_up,
+            bytes_down,
             lasted: self.opened.elapsed(),
             error,
         });

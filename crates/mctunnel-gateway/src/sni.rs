@@ -5,10 +5,10 @@ mod hello;
 
 use crate::{
     Admitted, Checkpoint, Client, HubAdapter, Permit, Recording,
-    meter::Metered,
+    meter::{Account, Metered},
     open_stream::{Held, OpenStream},
 };
-use hello::{BadHello, read_hello};
+use hello::{BadHello, Hello, read_hello};
 use mctunnel_core::{
     Action, AuditFull, ClusterName, Destination, ErrorCode, Happening, Identity, Open, OpenRequest, Protocol, Target,
     observe::SharedObserver, splice::splice,
@@ -78,23 +78,29 @@ impl<O: Open> SniAdapter<O> {
         socket: &mut TcpStream,
         peer: IpAddr,
     ) -> Result<(Metered<O::Stream>, OpenStream), Refused> {
+        let hello = timeout(self.config.hello_timeout, read_hello(socket)).await.unwrap_or(Err(BadHello::Slow));
+        if hello.as_ref().is_err_and(|bad| *bad == BadHello::Gone) {
+            // Whoever says nothing takes no place in the record, and leaves none.
+            return Err(BadHello::Gone.into());
+        }
         let recording = self.checkpoint.record("sni", &format!("{:032x}", rand::random::<u128>()))?;
         recording.came_from(peer);
-        let opened = self.open(socket, peer, &recording).await;
+        let opened = match hello {
+            Ok(hello) => self.open(hello, peer, &recording).await,
+            Err(bad) => Err(bad.into()),
+        };
         if let Err(refused) = &opened {
-            recording.ended(0, 0, Some(format!("{}: {}", refused.code.code, refused.reason)));
+            recording.refused(format!("{}: {}", refused.code.code, refused.reason));
         }
         opened
     }
 
     async fn open(
         &self,
-        socket: &mut TcpStream,
+        hello: Hello,
         peer: IpAddr,
         recording: &Recording,
     ) -> Result<(Metered<O::Stream>, OpenStream), Refused> {
-        let hello = timeout(self.config.hello_timeout, read_hello(socket)).await;
-        let hello = hello.unwrap_or(Err(BadHello::Slow))?;
         let cluster = self.cluster_of(&hello.name).ok_or(BadHello::OtherName)?;
         let destination = Destination { cluster: cluster.clone(), target: Target::KubeApi };
         let permit = self.admit(&destination, peer, recording)?;
@@ -114,11 +120,10 @@ impl<O: Open> SniAdapter<O> {
             target: Target::KubeApi.to_string(),
             took: asked.elapsed(),
         });
-        let held = Held { permit: Some(Arc::new(permit)), recording: Some(recording.clone()) };
-        let sent_with_open = u64::try_from(first).unwrap_or(u64::MAX);
-        let open = OpenStream::new(Arc::clone(&self.observer), cluster, sent_with_open).hold(held);
+        let held = Held { account: Arc::new(Account::new(permit)), recording: Some(recording.clone()) };
+        let open = OpenStream::new(Arc::clone(&self.observer), cluster, 0).hold(held);
         open.started();
-        Ok((Metered::new(stream, open.permit(), first), open))
+        Ok((Metered::new(stream, open.account(), first), open))
     }
 
     /// Step 3.
@@ -151,10 +156,10 @@ impl<O: Open> HubAdapter for SniAdapter<O> {
             Ok((stream, open)) => {
                 tokio::select! {
                     spliced = splice(socket, stream) => {
-                        open.ended(spliced.bytes_up, spliced.bytes_down, spliced.error.map(|error| error.to_string()));
+                        open.over(spliced.error.map(|error| error.to_string()));
                     }
                     // Dropping the splice cuts both sides.
-                    rule = open.revoked() => open.ended(0, 0, Some(rule.to_string())),
+                    rule = open.revoked() => open.over(Some(rule.to_string())),
                 }
             }
             Err(refused) => self.observer.observe(&Happening::StreamRefused {

@@ -25,6 +25,9 @@ pub struct Config {
     pub duel_wait: Duration,
     /// What a client is told to wait while a cluster has no tunnel; default 2 s.
     pub retry_after: Duration,
+    /// How long a cluster whose tunnel ended counts as reconnecting, and after the start of the hub every cluster; default 30 s.
+    /// Requests wait for such a cluster; for any other they are told at once that it is away.
+    pub reconnecting: Duration,
     /// Windows, memory and budgets of each tunnel.
     pub tunnel: mctunnel_tunnel::Config,
     /// The congestion control of each tunnel's TCP connection, for what this end sends; default cubic where
@@ -47,6 +50,7 @@ impl Default for Config {
             takeovers_per_minute: 3,
             duel_wait: Duration::from_secs(30),
             retry_after: Duration::from_secs(2),
+            reconnecting: Duration::from_secs(30),
             tunnel,
             congestion_control: mctunnel_tunnel::CongestionControl::default(),
         }

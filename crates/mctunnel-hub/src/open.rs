@@ -9,15 +9,19 @@ use std::sync::{
 };
 use tokio::time::{Instant, timeout_at};
 
+#[cfg(test)]
+mod tests;
+
 impl Open for Hub {
     type Stream = Stream;
 
     async fn open(&self, request: OpenRequest) -> Result<Stream, OpenError> {
         let _pending = Pending::begin(&self.inner.pending);
-        let deadline = Instant::now() + request.timeout;
+        let now = Instant::now();
+        let (deadline, wait_until) = (now + request.timeout, now + request.wait_for_tunnel);
         let cluster = &request.destination.cluster;
-        loop {
-            let session = self.session(&request).await?;
+        for _ in 0..TRIES {
+            let session = self.session(&request, wait_until).await?;
             let opening = session.open(routing(&request), request.first_bytes.clone());
             let Ok(opened) = timeout_at(deadline, opening).await else {
                 let (target, after) = (&request.destination.target, request.timeout);
@@ -25,7 +29,7 @@ impl Open for Hub {
             };
             return match opened {
                 Ok(stream) => Ok(stream),
-                // Nothing was sent: the tunnel went away under us. A newer one may be there.
+                // Nothing was sent: the tunnel went away under us. A newer one may be there, or come.
                 Err(OpenFailed::NotAsked(reason)) if !session.is_usable() => {
                     tracing::debug!(%cluster, %reason, "The tunnel changed while opening; looking again.");
                     continue;
@@ -35,8 +39,12 @@ impl Open for Hub {
                 Err(OpenFailed::Lost(reason)) => Err(OpenError::TunnelLost(reason)),
             };
         }
+        Err(self.no_tunnel())
     }
 }
+
+/// A request of which nothing was sent is tried once more.
+const TRIES: usize = 2;
 
 /// Counted for as long as it lives, also when whoever asked goes away.
 struct Pending<'a>(&'a AtomicUsize);
@@ -55,8 +63,8 @@ impl Drop for Pending<'_> {
 }
 
 impl Hub {
-    /// The cluster's active tunnel; waits for one as long as the request says.
-    async fn session(&self, request: &OpenRequest) -> Result<Session, OpenError> {
+    /// The cluster's active tunnel; waits for one that may be back in a moment.
+    async fn session(&self, request: &OpenRequest, wait_until: Instant) -> Result<Session, OpenError> {
         let cluster = &request.destination.cluster;
         if let Some(session) = self.inner.registry.active(cluster) {
             return Ok(session);
@@ -64,8 +72,15 @@ impl Hub {
         if !self.inner.clusters.is_known(cluster).await {
             return Err(OpenError::UnknownCluster);
         }
-        let waited = tokio::time::timeout(request.wait_for_tunnel, self.inner.registry.wait_for_active(cluster)).await;
-        waited.map_err(|_| OpenError::NoTunnel { retry_after: self.inner.config.retry_after })
+        if !self.inner.registry.is_reconnecting(cluster) {
+            return Err(self.no_tunnel());
+        }
+        let waited = timeout_at(wait_until, self.inner.registry.wait_for_active(cluster)).await;
+        waited.map_err(|_| self.no_tunnel())
+    }
+
+    fn no_tunnel(&self) -> OpenError {
+        OpenError::NoTunnel { retry_after: self.inner.config.retry_after }
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct Registry {
     changed: Notify,
     takeovers_per_minute: usize,
     duel_wait: Duration,
+    reconnecting: Duration,
+    begun: Instant,
 }
 
 /// One cluster's place. It stays when the tunnel goes, so that generations only rise.
@@ -25,6 +27,8 @@ struct Slot {
     generation: u64,
     active: Option<Active>,
     takeovers: VecDeque<Instant>,
+    /// When its last tunnel ended.
+    left: Option<Instant>,
 }
 
 struct Active {
@@ -85,6 +89,8 @@ impl Registry {
             changed: Notify::new(),
             takeovers_per_minute: config.takeovers_per_minute,
             duel_wait: config.duel_wait,
+            reconnecting: config.reconnecting,
+            begun: Instant::now(),
         }
     }
 
@@ -139,8 +145,22 @@ impl Registry {
     pub(crate) fn deactivate(&self, cluster: &ClusterName, generation: u64) {
         let mut slots = self.slots.lock();
         if let Some(slot) = slots.get_mut(cluster) {
-            slot.active.take_if(|a| a.generation == generation);
+            if slot.active.take_if(|a| a.generation == generation).is_some() {
+                slot.left = Some(Instant::now());
+            }
         }
+    }
+
+    /// Whether a cluster that has no usable tunnel may have one in a moment: its last one is ending or has just ended, or the hub has
+    /// just begun and its agents are on their way.
+    pub(crate) fn is_reconnecting(&self, cluster: &ClusterName) -> bool {
+        let now = Instant::now();
+        let is_recent = |at: Instant| now.duration_since(at) < self.reconnecting;
+        if is_recent(self.begun) {
+            return true;
+        }
+        let slots = self.slots.lock();
+        slots.get(cluster).is_some_and(|slot| slot.active.is_some() || slot.left.is_some_and(is_recent))
     }
 
     /// The active tunnel of a cluster, if streams can be opened on it.

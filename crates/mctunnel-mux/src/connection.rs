@@ -125,6 +125,8 @@ pub struct Connection {
     pings: Bucket,
     late_windows: Bucket,
     head: BytesMut,
+    /// The first stream of ours whose OPEN was still queued when the tunnel ended. Opens go out in the order of their ids.
+    unasked_from: Option<StreamId>,
 }
 
 /// The least a stream begins with while there is memory.
@@ -187,6 +189,7 @@ impl Connection {
                 "the peer granted too much to streams that are gone",
             ),
             head: BytesMut::new(),
+            unasked_from: None,
             config,
         }
     }
@@ -260,6 +263,12 @@ impl Connection {
         self.phase == Phase::Open
     }
 
+    /// Whether the peer can know of a stream of ours: not if the tunnel ended before its OPEN was given to the carrier.
+    #[must_use]
+    pub fn was_asked(&self, id: StreamId) -> bool {
+        !self.unasked_from.is_some_and(|first| id >= first && id.0.is_multiple_of(2) == first.0.is_multiple_of(2))
+    }
+
     /// Whether the peer asked us to open no more streams.
     #[must_use]
     pub fn peer_drains(&self) -> bool {
@@ -303,6 +312,11 @@ impl Connection {
 
     fn end(&mut self) {
         self.phase = Phase::Closed;
+        let unasked = self.control.drain(..).find_map(|frame| match frame {
+            Frame::Open(id, ..) => Some(id),
+            _ => None,
+        });
+        self.unasked_from = self.unasked_from.or(unasked);
         self.control.clear();
         self.scheduler = Scheduler::default();
         for (id, stream) in &mut self.streams {

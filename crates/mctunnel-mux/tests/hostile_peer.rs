@@ -318,6 +318,34 @@ fn frames_that_crossed_our_end_are_no_error() {
 }
 
 #[test]
+fn an_open_that_was_never_sent_is_known_as_such() {
+    type End = fn(&mut Scene);
+    let ends: [(&str, End); 3] = [
+        ("the carrier is lost", |s| s.connection.handle_carrier_lost()),
+        ("we close", |s| s.connection.close(CloseCode::Done, "bye")),
+        ("the peer closes", |s| s.honest(&[Frame::Close { code: CloseCode::Done, message: String::new() }])),
+    ];
+    for (name, end) in ends {
+        let mut scene = Scene::hub();
+        let queued = [(); 2].map(|()| scene.connection.open(Open::default()).unwrap());
+        // What is behind it in the queue changes nothing.
+        scene.connection.release(queued[1]);
+        end(&mut scene);
+        // The carrier goes after that.
+        scene.connection.handle_carrier_lost();
+        assert!(queued.iter().all(|id| !scene.connection.was_asked(*id)), "{name}");
+        for sent in [OURS, OPENING, THEIRS, OFFERED] {
+            assert!(scene.connection.was_asked(id(sent)), "{name}: {sent}");
+        }
+    }
+    let mut scene = Scene::hub();
+    let last = scene.connection.open(Open::default()).unwrap();
+    scene.transmitted();
+    scene.connection.handle_carrier_lost();
+    assert!(scene.connection.was_asked(last), "it was given to the carrier, and may have arrived");
+}
+
+#[test]
 fn a_pong_is_the_fence_behind_which_the_peer_knows() {
     let mut scene = Scene::hub();
     scene.connection.release(id(OURS));

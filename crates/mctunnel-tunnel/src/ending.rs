@@ -28,7 +28,7 @@ impl fmt::Display for Ending {
 /// A stream was not opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenFailed {
-    /// This side would not even ask.
+    /// This side would not even ask, or the tunnel ended before it could: nothing was sent.
     #[error("{0}")]
     NotAsked(OpenRefused),
     /// The other side said no.

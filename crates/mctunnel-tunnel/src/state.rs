@@ -1,7 +1,7 @@
 //! What the driver and the streams of a tunnel share: the multiplexer, and who waits for what.
 
 use crate::{Ending, OpenFailed};
-use mctunnel_mux::{Connection, EndedBy, Event, Hello, Moment, Offer, StreamId, Welcome};
+use mctunnel_mux::{Connection, EndedBy, Event, Hello, Moment, Offer, OpenRefused, StreamId, Welcome};
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -123,8 +123,12 @@ impl State {
                     self.answer(stream, Err(OpenFailed::Refused { code, message }), wakes);
                 }
                 Event::Reset { stream, code, by } => {
-                    let lost = mctunnel_mux::StreamError::Reset { code, by }.to_string();
-                    self.answer(stream, Err(OpenFailed::Lost(lost)), wakes);
+                    let failed = if self.mux.was_asked(stream) {
+                        OpenFailed::Lost(mctunnel_mux::StreamError::Reset { code, by }.to_string())
+                    } else {
+                        OpenFailed::NotAsked(OpenRefused::Closed)
+                    };
+                    self.answer(stream, Err(failed), wakes);
                 }
                 Event::Opened(offer) => {
                     self.offers.push_back(offer);

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// What Kubernetes calls it to ask about others; whoever may do that in a cluster may ask the hub about it.
 const ABOUT_OTHERS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+/// And what it calls it to ask about oneself.
+const ABOUT_ONESELF: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /// The page of a hub with a policy.
 #[derive(Clone)]
@@ -46,6 +48,9 @@ impl CanIPage {
                 other
             }
             None => {
+                let (place, action) = about(&place.cluster, ABOUT_ONESELF)?;
+                // Everybody may ask about themselves, as often as they may ask for anything there.
+                asking.within_limits(place, action).map(drop).map_err(NoPage::Refused)?;
                 from.source = from.source.or(Some(asking.source));
                 own(asking.identity)
             }
@@ -57,10 +62,16 @@ impl CanIPage {
 }
 
 fn may_ask_about_others(asking: &Asking<'_>, cluster: &str) -> Result<(), NoPage> {
+    let (place, action) = about(cluster, ABOUT_OTHERS)?;
+    asking.admit(place, action).map(drop).map_err(NoPage::Refused)
+}
+
+/// What the question would be to the cluster itself.
+fn about(cluster: &str, path: &str) -> Result<(Destination, Action), NoPage> {
     let bad = |error: &dyn std::fmt::Display| NoPage::Bad(error.to_string());
     let cluster = ClusterName::parse(cluster).map_err(|error| bad(&format!("the cluster {cluster:?}: {error}")))?;
-    let action = Action::of_http(&Target::KubeApi, "POST", ABOUT_OTHERS).map_err(|error| bad(&error))?;
-    asking.admit(Destination { cluster, target: Target::KubeApi }, action).map(drop).map_err(NoPage::Refused)
+    let action = Action::of_http(&Target::KubeApi, "POST", path).map_err(|error| bad(&error))?;
+    Ok((Destination { cluster, target: Target::KubeApi }, action))
 }
 
 /// Who asks, as a question names it.

@@ -189,6 +189,22 @@ fn who_asks_about_others_must_be_allowed_to_and_is_recorded() {
 }
 
 #[test]
+fn who_asks_about_themselves_does_so_within_their_quota() {
+    let stage = Stage::new(&["--gateway-plain"]);
+    stage.edit(&format!("{POLICY}quotas: [{{name: few, per: user, users: [eve], requestsPerSecond: 1, burst: 2}}]\n"));
+    let edited = Instant::now();
+    let (status, answer) = loop {
+        let (status, answer) = stage.ask("eve", &about_me());
+        if status != 200 {
+            break (status, answer);
+        }
+        assert!(edited.elapsed() < crate::rig::PATIENCE, "she may ask without end");
+    };
+    assert_eq!((status, answer["details"]["causes"][0]["reason"].as_str()), (429, Some("MCT-HTTP-QUOTA")), "{answer}");
+    assert_eq!(stage.ask("alice", &about_me()).0, 200, "others have their own");
+}
+
+#[test]
 fn a_hub_that_cannot_be_asked_is_not_a_no() {
     let stage = Stage::new(&[]);
     let hub = format!("https://{}", stage.hub.address("gateway"));

@@ -69,6 +69,11 @@ impl Recording {
         }
     }
 
+    /// The client was refused, whatever was moved by then and whatever broke: this is what it was told.
+    pub fn refused(&self, error: String) {
+        self.0.lock().outcome.error = Some(error);
+    }
+
     /// What was moved, and what broke.
     pub fn ended(&self, bytes_up: u64, bytes_down: u64, error: Option<String>) {
         let outcome = &mut self.0.lock().outcome;

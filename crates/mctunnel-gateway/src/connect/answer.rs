@@ -27,13 +27,16 @@ pub(super) fn for_open_error(error: &OpenError) -> String {
 /// The answer to a request the gateway itself refused.
 pub(super) fn for_refusal(refusal: &Refusal) -> String {
     let code = refusal.code();
-    let headers = match refusal.http_status() {
-        405 => "Allow: CONNECT\r\n",
-        407 => "Proxy-Authenticate: Basic realm=\"mctunnel\"\r\nProxy-Authenticate: Bearer realm=\"mctunnel\"\r\n",
-        429 | 503 => "Retry-After: 1\r\n",
-        _ => "",
+    let retry_after = |wait| format!("Retry-After: {}\r\n", whole_seconds(wait));
+    let headers = match (refusal, refusal.http_status()) {
+        (_, 405) => "Allow: CONNECT\r\n".to_owned(),
+        (_, 407) => "Proxy-Authenticate: Basic realm=\"mctunnel\"\r\nProxy-Authenticate: Bearer realm=\"mctunnel\"\r\n"
+            .to_owned(),
+        (Refusal::Limited { retry_after: wait, .. }, _) => retry_after((*wait).max(SOON)),
+        (_, 429 | 503) => retry_after(SOON),
+        _ => String::new(),
     };
-    render(refusal.http_status(), code.code, &refusal.to_string(), code.remedy, headers)
+    render(refusal.http_status(), code.code, &refusal.to_string(), code.remedy, &headers)
 }
 
 fn render(status: u16, code: &str, message: &str, remedy: &str, headers: &str) -> String {
@@ -48,6 +51,9 @@ fn render(status: u16, code: &str, message: &str, remedy: &str, headers: &str) -
     );
     answer
 }
+
+/// When to try again if nobody knows better.
+const SOON: Duration = Duration::from_secs(1);
 
 const LONGEST_REASON: usize = 200;
 const LONGEST_MESSAGE: usize = 1000;

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Admitted, Permit, Recording,
-    meter::Metered,
+    meter::{Account, Metered},
     open_stream::{Held, OpenStream},
 };
 use bytes::Bytes;
@@ -37,10 +37,10 @@ pub(super) async fn serve_client<O: Open>(
     // 5 splice
     tokio::select! {
         spliced = splice(socket, stream) => {
-            open.ended(spliced.bytes_up, spliced.bytes_down, spliced.error.map(|error| error.to_string()));
+            open.over(spliced.error.map(|error| error.to_string()));
         }
         // Dropping the splice cuts both sides.
-        rule = open.revoked() => open.ended(0, 0, Some(rule.to_string())),
+        rule = open.revoked() => open.over(Some(rule.to_string())),
     }
 }
 
@@ -50,6 +50,8 @@ async fn establish<O: Open>(
     socket: &mut impl SpliceSocket,
     shown: Evidence,
 ) -> Option<(Metered<O::Stream>, OpenStream)> {
+    // Whoever says nothing takes no place in the record, and leaves none.
+    let received = receive(shared, socket).await.transpose()?;
     let recorded = shared.checkpoint.record("connect", &format!("{:032x}", rand::random::<u128>()));
     let recording = match &recorded {
         Ok(recording) => recording,
@@ -59,11 +61,11 @@ async fn establish<O: Open>(
         }
     };
     shown.peer.iter().for_each(|peer| recording.came_from(peer.ip()));
-    let asked = match pass_checkpoint(shared, socket, shown, recording).await {
-        Ok(asked) => asked?,
+    let asked = match pass_checkpoint(shared, received, shown, recording).await {
+        Ok(asked) => asked,
         Err(refusal) => {
             recording.answered(refusal.http_status());
-            recording.ended(0, 0, Some(format!("{}: {refusal}", refusal.code().code)));
+            recording.refused(format!("{}: {refusal}", refusal.code().code));
             refuse(shared, socket, &refusal).await;
             return None;
         }
@@ -82,7 +84,7 @@ async fn establish<O: Open>(
             return None;
         }
     };
-    let mut stream = match opened {
+    let stream = match opened {
         Ok(stream) => stream,
         Err(error) => {
             recording.answered(error.http_status());
@@ -99,16 +101,16 @@ async fn establish<O: Open>(
         took: asked.elapsed(),
     });
     recording.answered(200);
-    let held = Held { permit: Some(Arc::new(permit)), recording: Some(recording.clone()) };
-    let sent_with_open = u64::try_from(first).unwrap_or(u64::MAX);
-    let open = OpenStream::new(Arc::clone(&shared.observer), cluster, sent_with_open).hold(held);
+    let held = Held { account: Arc::new(Account::new(permit)), recording: Some(recording.clone()) };
+    let open = OpenStream::new(Arc::clone(&shared.observer), cluster, 0).hold(held);
     open.started();
+    let mut stream = Metered::new(stream, open.account(), first);
     if let Err(error) = answer::establish(socket).await {
         stream.abort();
-        open.ended(0, 0, Some(error.to_string()));
+        open.over(Some(error.to_string()));
         return None;
     }
-    Some((Metered::new(stream, open.permit(), first), open))
+    Some((stream, open))
 }
 
 /// A request that may be opened.
@@ -117,17 +119,16 @@ struct Asked {
     first_bytes: Bytes,
 }
 
-/// Steps 1 to 3. `Ok(None)` when the client left before it asked for anything.
+/// Steps 1 to 3.
 async fn pass_checkpoint<O: Open>(
     shared: &ConnectAdapter<O>,
-    socket: &mut impl SpliceSocket,
+    received: Result<Head, Refusal>,
     shown: Evidence,
     recording: &Recording,
-) -> Result<Option<Asked>, Refusal> {
-    let Some((Routed { destination, token }, first_bytes)) = receive(shared, socket).await? else {
-        recording.ended(0, 0, Some(Refusal::ClientGone.to_string()));
-        return Ok(None);
-    };
+) -> Result<Asked, Refusal> {
+    // 2 route
+    let Head { text, rest: first_bytes } = received?;
+    let Routed { destination, token } = request::route(&text, &shared.config.cluster_suffix)?;
     recording.routed(&destination);
     // 1 authenticate
     let authorization = token.map(|token| Secret::new(format!("Bearer {}", token.expose())));
@@ -139,24 +140,17 @@ async fn pass_checkpoint<O: Open>(
     let (action, protocol) = (Action::Bytes, Protocol::tcp());
     let admitted = Admitted { identity, destination, action, protocol, source };
     match shared.checkpoint.admit(admitted, recording) {
-        Ok(permit) => Ok(Some(Asked { permit, first_bytes })),
-        Err(Decision::Limited { rule, .. }) => Err(Refusal::Limited(rule.to_string())),
+        Ok(permit) => Ok(Asked { permit, first_bytes }),
+        Err(Decision::Limited { rule, retry_after }) => Err(Refusal::Limited { rule: rule.to_string(), retry_after }),
         Err(denied) => Err(Refusal::Denied(denied.rule().to_string())),
     }
 }
 
-/// Step 2: reads and routes the request. `Ok(None)` when the client left before it asked for anything.
-async fn receive<O: Open>(
-    shared: &ConnectAdapter<O>,
-    socket: &mut impl SpliceSocket,
-) -> Result<Option<(Routed, Bytes)>, Refusal> {
+/// Reads the request. `Ok(None)` when the client left before it asked for anything.
+async fn receive<O: Open>(shared: &ConnectAdapter<O>, socket: &mut impl SpliceSocket) -> Result<Option<Head>, Refusal> {
     let config = &shared.config;
     let read = timeout(config.head_timeout, read_head(socket, config.max_head_bytes));
-    let Some(Head { text, rest }) = read.await.unwrap_or(Err(Refusal::SlowHead))? else {
-        return Ok(None);
-    };
-    let routed = request::route(&text, &config.cluster_suffix)?;
-    Ok(Some((routed, rest)))
+    read.await.unwrap_or(Err(Refusal::SlowHead))
 }
 
 async fn open<O: Open>(

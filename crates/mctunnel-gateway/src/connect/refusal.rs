@@ -1,6 +1,7 @@
 //! Why the gateway turned a client away before anything was opened. What the opener refuses is `OpenError`.
 
 use mctunnel_core::{AuditFull, ErrorCode, InvalidTarget, Unauthenticated};
+use std::time::Duration;
 
 /// A request that is not opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -46,8 +47,13 @@ pub enum Refusal {
     #[error("{0}")]
     Denied(String),
     /// Policy says not so much at once.
-    #[error("{0}")]
-    Limited(String),
+    #[error("{rule}")]
+    Limited {
+        /// Which quota.
+        rule: String,
+        /// When to try again.
+        retry_after: Duration,
+    },
     /// The request cannot be recorded, so it is not served.
     #[error("{0}")]
     Unrecorded(#[from] AuditFull),
@@ -111,7 +117,7 @@ impl Refusal {
                 "try again later; the hub's log says which provider does not answer",
             ),
             Self::Denied(_) => ("MCT-CONNECT-DENIED", "ask the hub's operator for a policy that allows it"),
-            Self::Limited(_) => ("MCT-CONNECT-QUOTA", "wait, or ask the hub's operator for a larger quota"),
+            Self::Limited { .. } => ("MCT-CONNECT-QUOTA", "wait, or ask the hub's operator for a larger quota"),
             Self::Unrecorded(_) => {
                 ("MCT-CONNECT-AUDIT-FULL", "try again later; the hub's log says why its audit log takes no more")
             }
@@ -135,7 +141,7 @@ impl Refusal {
             Self::LongHead { .. } => 431,
             Self::Unauthenticated(Unauthenticated::Rejected(_)) => 407,
             Self::Denied(_) => 403,
-            Self::Limited(_) | Self::Unauthenticated(Unauthenticated::TooMany(_)) => 429,
+            Self::Limited { .. } | Self::Unauthenticated(Unauthenticated::TooMany(_)) => 429,
             Self::TooManyConnections { .. }
             | Self::Unrecorded(_)
             | Self::Unauthenticated(Unauthenticated::Unavailable(_)) => 503,

@@ -10,6 +10,7 @@ use mctunnel_http::{ExchangeError, MessageBody};
 use std::{
     fmt,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 use tokio_util::task::AbortOnDropHandle;
@@ -100,16 +101,23 @@ pub(super) struct Tunnelled<S: ByteStream> {
     /// The request's body on its way, if it has not arrived whole.
     _upload: Option<AbortOnDropHandle<()>>,
     open: Option<OpenStream>,
-    bytes_down: u64,
-    pace: Pace,
+    /// What is still to come of a body whose length is known. Nobody asks for the end behind its last byte.
+    left: Option<u64>,
+    /// Until it ended.
+    pace: Option<Pace>,
     cut_as_status: bool,
 }
 
 impl<S: ByteStream> Tunnelled<S> {
-    pub(super) fn new(body: MessageBody<S>, upload: Option<AbortOnDropHandle<()>>, open: OpenStream) -> Self {
-        let pace = Pace::new(open.permit());
-        let mut tunnelled = Self { body, _upload: upload, open: Some(open), bytes_down: 0, pace, cut_as_status: false };
-        if tunnelled.body.is_end_stream() {
+    pub(super) fn new(
+        body: MessageBody<S>,
+        length: Option<u64>,
+        upload: Option<AbortOnDropHandle<()>>,
+        open: OpenStream,
+    ) -> Self {
+        let pace = Some(Pace::down(Arc::clone(open.account())));
+        let mut tunnelled = Self { body, _upload: upload, open: Some(open), left: length, pace, cut_as_status: false };
+        if tunnelled.body.is_end_stream() || length == Some(0) {
             tunnelled.ended(None);
         }
         tunnelled
@@ -121,7 +129,9 @@ impl<S: ByteStream> Tunnelled<S> {
             self.ended(Some(cut.to_string()));
             return Poll::Ready(Some(self.cut(ExchangeError::Cut(cut), |_| Refused::Denied(rule.to_string()))));
         }
-        ready!(self.pace.poll_ready(cx));
+        if let Some(pace) = &mut self.pace {
+            ready!(pace.poll_ready(cx));
+        }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         if let Some(Err(error)) = frame {
             self.ended(Some(error.to_string()));
@@ -132,8 +142,15 @@ impl<S: ByteStream> Tunnelled<S> {
             Some(Ok(frame)) if frame.is_trailers() => self.ended(None),
             Some(Ok(frame)) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
-                self.bytes_down += u64::try_from(bytes).unwrap_or(u64::MAX);
-                self.pace.moved(bytes);
+                if let Some(pace) = &mut self.pace {
+                    pace.moved(bytes);
+                }
+                if let Some(left) = &mut self.left {
+                    *left = left.saturating_sub(u64::try_from(bytes).unwrap_or(u64::MAX));
+                    if *left == 0 {
+                        self.ended(None);
+                    }
+                }
             }
             Some(Err(_)) | None => self.ended(None),
         }
@@ -151,8 +168,8 @@ impl<S: ByteStream> Tunnelled<S> {
 
     fn ended(&mut self, error: Option<String>) {
         if let Some(open) = self.open.take() {
-            self.pace = Pace::default();
-            open.ended(0, self.bytes_down, error);
+            self.pace = None;
+            open.over(error);
         }
     }
 }

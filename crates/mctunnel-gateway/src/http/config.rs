@@ -8,8 +8,8 @@ use std::time::Duration;
 pub struct HttpConfig {
     /// The longest a client may take for its TLS handshake, and again for the head of a request once it began one. Default 10 s.
     pub head_timeout: Duration,
-    /// How long a connection of HTTP/1.1 is kept for the client's next request. Default 2 minutes: longer than clients keep theirs,
-    /// so that none writes into a connection that is just being closed.
+    /// How long a connection is kept for the client's next request. Default 2 minutes: longer than clients keep theirs, so that none
+    /// writes into a connection that is just being closed. One of HTTP/2 is told before.
     pub idle_timeout: Duration,
     /// The longest to wait until the agent has taken a request. Default 8 s. The answer itself may take as long as it likes.
     pub open_timeout: Duration,
@@ -17,7 +17,8 @@ pub struct HttpConfig {
     pub wait_for_tunnel: Duration,
     /// How many connections there may be. Default 65,536.
     pub max_connections: usize,
-    /// How many requests one HTTP/2 connection may have under way. Default 512.
+    /// How many requests one HTTP/2 connection may have under way. Default 256. Of their bodies no more than 32 MiB are held, in
+    /// equal shares of 16 to 256 KiB: fewer requests have larger windows, and upload faster over long distances.
     pub max_requests_per_connection: u32,
     /// Whether answers tell the time of each hop in `server-timing`. Default no.
     pub server_timing: bool,
@@ -31,7 +32,7 @@ impl Default for HttpConfig {
             open_timeout: Duration::from_secs(8),
             wait_for_tunnel: Duration::from_secs(5),
             max_connections: 65_536,
-            max_requests_per_connection: 512,
+            max_requests_per_connection: 256,
             server_timing: false,
         }
     }

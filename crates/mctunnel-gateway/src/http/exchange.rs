@@ -4,7 +4,7 @@ use super::{
     HttpForward,
     answer::Refused,
     body::{GatewayBody, Tunnelled},
-    fields,
+    cookies, fields,
     serve::Connection,
     service::Routed,
     trailers::CheckedTrailers,
@@ -15,10 +15,10 @@ use crate::{
     open_stream::{Held, OpenStream},
 };
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts};
 use http_body_util::Empty;
 use hyper::body::Body;
-use mctunnel_core::{ByteStream, Happening, Open, OpenError, OpenRequest, Priority};
+use mctunnel_core::{ByteStream, Happening, Open, OpenError, OpenRequest, Priority, Target};
 use mctunnel_http::{
     Answer, BodyKind, ExchangeError, MessageHalves, MessageReader, MessageWriter, PumpError, RequestHead, ResponseHead,
     first_flight, split,
@@ -41,7 +41,7 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: fmt::Display + Send,
 {
-    let mut body = MeteredBody::new(body, held.permit.clone());
+    let mut body = MeteredBody::new(body, &held.account);
     let kind = BodyKind::of(&body);
     let asked = Instant::now();
     // 4 open
@@ -57,7 +57,7 @@ where
         Some(upload(writer, kind, body))
     };
     let answer = answer(&mut reader, &open).await?;
-    let response = respond(answer, &routed.prefix, reader, upload, open)?;
+    let response = respond(answer, &routed, reader, upload, open)?;
     Ok(timed(forward, response, [begun, asked, joined]))
 }
 
@@ -77,7 +77,7 @@ pub(super) async fn switch<O: Open>(
     let answer = answer(&mut reader, &open).await?;
     if answer.status == StatusCode::SWITCHING_PROTOCOLS {
         let halves = MessageHalves { writer, reader };
-        return upgrade::switch(connection, routed.asked, answer, on_upgrade, halves, open);
+        return upgrade::switch(connection, &routed, answer, on_upgrade, halves, open);
     }
     if routed.asked == Asked::WebSocketOverHttp2 && answer.status.is_success() {
         // Passed on, it would tell the client that the WebSocket is there.
@@ -85,7 +85,7 @@ pub(super) async fn switch<O: Open>(
     }
     // The agent may be gone already, with all of its answer sent.
     let _ = writer.finish().await;
-    let mut response = respond(answer, &routed.prefix, reader, None, open)?;
+    let mut response = respond(answer, &routed, reader, None, open)?;
     if routed.asked == Asked::Upgrade {
         // A client that asked to upgrade may have sent more than a request.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -125,7 +125,6 @@ where
     let asked = Instant::now();
     let first_bytes = first_flight(head.encode(), kind, body)
         .map_err(|_| Refused::Head(super::BadHead::Malformed("its body broke off")))?;
-    let sent_with_open = u64::try_from(first_bytes.len()).unwrap_or(u64::MAX);
     let mut request = OpenRequest::new(routed.destination.clone());
     request.protocol = routed.protocol.clone();
     request.priority = if upgrade { Priority::Interactive } else { Priority::Normal };
@@ -137,7 +136,7 @@ where
     let (cluster, target) = (routed.destination.cluster.clone(), routed.destination.target.to_string());
     let opened = Happening::StreamOpened { cluster: cluster.clone(), target, took: asked.elapsed() };
     forward.observer.observe(&opened);
-    let open = OpenStream::new(Arc::clone(&forward.observer), cluster, sent_with_open).hold(held);
+    let open = OpenStream::new(Arc::clone(&forward.observer), cluster, 0).hold(held);
     Ok(Opened { halves: split(stream), open })
 }
 
@@ -182,7 +181,7 @@ async fn answer<S: ByteStream>(reader: &mut MessageReader<S>, open: &OpenStream)
 /// The target's answer as the client gets it.
 fn respond<S: ByteStream>(
     answer: ResponseHead,
-    prefix: &str,
+    routed: &Routed,
     reader: MessageReader<S>,
     upload: Option<AbortOnDropHandle<()>>,
     open: OpenStream,
@@ -190,12 +189,25 @@ fn respond<S: ByteStream>(
     if answer.status == StatusCode::SWITCHING_PROTOCOLS {
         return Err(Refused::BadAnswer("the target changed the protocol without being asked"));
     }
-    let body = Tunnelled::new(reader.into_body(answer.body), upload, open);
+    let length = if answer.body == BodyKind::Raw { content_length(&answer.fields) } else { None };
+    let body = Tunnelled::new(reader.into_body(answer.body), length, upload, open);
     let mut response = Response::new(GatewayBody::Tunnelled(Box::new(body)));
     *response.status_mut() = answer.status;
     *response.headers_mut() = answer.fields;
     fields::for_client(response.headers_mut(), false);
-    redirected(response, prefix)
+    confine_cookies(response.headers_mut(), routed);
+    redirected(response, &routed.prefix)
+}
+
+/// Keeps the cookies of a service below its own paths. A kube-apiserver, and what clients see at the root, set theirs as they like.
+pub(super) fn confine_cookies(fields: &mut HeaderMap, routed: &Routed) {
+    if routed.destination.target != Target::KubeApi && !routed.prefix.is_empty() {
+        cookies::confine(fields, &routed.prefix);
+    }
+}
+
+fn content_length(fields: &HeaderMap) -> Option<u64> {
+    fields.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Redirects stay inside the target: a path gets the prefix under which the client sees it, another host is refused.

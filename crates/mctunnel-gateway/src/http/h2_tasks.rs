@@ -4,12 +4,14 @@
 //! and a client's reset reads like its end. But it writes that stream in a task of its own, which is spawned here, by the task
 //! of the request. Dropping the task before its end is a reset, and a task that is over before its end was reset by the client.
 
+use super::h2_idle::{Activity, Busy};
 use hyper::{rt::Executor, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
 use std::{
     cell::Cell,
     io,
     pin::{Pin, pin},
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 use tokio::{
@@ -25,9 +27,9 @@ tokio::task_local! {
     static CUT: CancellationToken;
 }
 
-/// Spawns the tasks of HTTP/2 connections.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Http2Tasks;
+/// Spawns the tasks of an HTTP/2 connection: one for each request, until its answer is sent. They keep it from being idle.
+#[derive(Debug, Clone)]
+pub(super) struct Http2Tasks(pub(super) Arc<Activity>);
 
 impl<F> Executor<F> for Http2Tasks
 where
@@ -35,18 +37,19 @@ where
 {
     #[expect(clippy::disallowed_methods, reason = "the tasks of a connection end with it: their streams break")]
     fn execute(&self, task: F) {
+        let busy = self.0.busy();
         match LEFT.try_with(Cell::take).ok().flatten() {
-            Some(held) => tokio::spawn(held.run(task)),
+            Some(held) => tokio::spawn(held.run(busy, task)),
             None => {
                 let cut = CancellationToken::new();
-                tokio::spawn(CUT.scope(cut.clone(), LEFT.scope(Cell::new(None), until(cut, task))))
+                tokio::spawn(CUT.scope(cut.clone(), LEFT.scope(Cell::new(None), until(cut, busy, task))))
             }
         };
     }
 }
 
 /// Runs a task to its end, or drops it: its stream is reset then.
-async fn until(cut: CancellationToken, task: impl Future<Output = ()>) {
+async fn until(cut: CancellationToken, _busy: Busy, task: impl Future<Output = ()>) {
     tokio::select! {
         biased;
         () = task => {}
@@ -81,7 +84,7 @@ struct Held {
 }
 
 impl Held {
-    async fn run(mut self, task: impl Future<Output = ()>) {
+    async fn run(mut self, _busy: Busy, task: impl Future<Output = ()>) {
         let mut task = pin!(task);
         loop {
             tokio::select! {

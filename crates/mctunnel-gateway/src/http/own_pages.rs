@@ -14,7 +14,7 @@ use crate::{Admitted, Checkpoint, Permit, Recording};
 use http::{HeaderValue, Response, header, request::Parts};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use mctunnel_core::{Access, Action, Decision, Destination, Identity, Open, Protocol};
+use mctunnel_core::{Access, Action, Decision, Destination, Identity, Open, Place, Protocol};
 use std::{fmt, net::IpAddr, pin::Pin};
 
 /// What the path of such a request begins with.
@@ -71,6 +71,12 @@ impl Asking<'_> {
     /// Has policy decide whether the client may do some of this. What it may not is left out by who answers.
     pub fn admit_some(&self, destination: Destination, action: Action) -> Result<Permit, Decision> {
         self.checkpoint.admit_some(self.admitted(destination, action), self.recording)
+    }
+
+    /// Takes a place among what the client may do at once there, without asking whether it may: for what everybody may ask, but not
+    /// without end. The place is given back when it is dropped.
+    pub fn within_limits(&self, destination: Destination, action: Action) -> Result<Box<dyn Place>, Decision> {
+        self.checkpoint.within_limits(&self.admitted(destination, action), self.recording)
     }
 
     /// Who asks, for answers that go on.
@@ -178,7 +184,7 @@ pub(super) async fn serve<O: Open>(
     let mut response = Response::new(match content {
         Content::Whole(bytes) => GatewayBody::Own(Full::new(bytes)),
         Content::Pieces(pieces) => {
-            pieces.permit.cut_by(connection.cut());
+            pieces.account.permit().into_iter().for_each(|permit| permit.cut_by(connection.cut()));
             GatewayBody::Page(Box::new(PageBody::new(pieces, recording.clone())))
         }
     });

@@ -4,7 +4,10 @@
 #[cfg(test)]
 mod tests;
 
-use crate::{Permit, Recording, meter::Pace};
+use crate::{
+    Permit, Recording,
+    meter::{Account, Pace},
+};
 use bytes::Bytes;
 use hyper::body::Frame;
 use mctunnel_http::ExchangeError;
@@ -55,7 +58,8 @@ impl Page {
             // Nobody is left to be told otherwise.
             let _ = sender.send(last).await;
         }));
-        Self { content_type, content: Content::Pieces(Pieces { pieces, _writing: writing, permit: Arc::new(permit) }) }
+        let account = Arc::new(Account::new(permit));
+        Self { content_type, content: Content::Pieces(Pieces { pieces, _writing: writing, account }) }
     }
 }
 
@@ -100,7 +104,7 @@ enum Piece {
 pub(super) struct Pieces {
     pieces: mpsc::Receiver<Piece>,
     _writing: AbortOnDropHandle<()>,
-    pub(super) permit: Arc<Permit>,
+    pub(super) account: Arc<Account>,
 }
 
 // === PageBody ===
@@ -116,7 +120,7 @@ pub(super) struct PageBody {
 
 impl PageBody {
     pub(super) fn new(pieces: Pieces, recording: Recording) -> Self {
-        let pace = Pace::new(Some(Arc::clone(&pieces.permit)));
+        let pace = Pace::down(Arc::clone(&pieces.account));
         Self { pieces, recording, pace, bytes: 0, ended: false }
     }
 
@@ -124,7 +128,7 @@ impl PageBody {
         if self.ended {
             return Poll::Ready(None);
         }
-        if let Poll::Ready(rule) = self.pieces.permit.poll_revoked(cx) {
+        if let Some(Poll::Ready(rule)) = self.pieces.account.permit().map(|permit| permit.poll_revoked(cx)) {
             let cut = io::Error::new(io::ErrorKind::PermissionDenied, rule.to_string());
             return Poll::Ready(Some(Err(self.broke(cut))));
         }

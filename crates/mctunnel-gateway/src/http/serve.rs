@@ -5,6 +5,7 @@ use super::{
     body::GatewayBody,
     cuttable::{Cuttable, Reset},
     grpc::is_grpc,
+    h2_idle::{Activity, Prefaced},
     h2_tasks::{self, Http2Tasks},
     service::serve_request,
     upgrade::Pipes,
@@ -83,6 +84,8 @@ async fn serve_http1<O: Open>(
             .serve_connection(TokioIo::new(io), service)
             .with_upgrades()
     );
+    // Whoever drops this before its end cuts the client: what is dropped after the guard ends in a reset.
+    let guard = cut.clone().drop_guard();
     let served = async {
         tokio::select! {
             ended = &mut serving => ended,
@@ -105,7 +108,7 @@ async fn serve_http1<O: Open>(
         }
         () = cut.cancelled() => tracing::debug!(%peer, "A client was cut: it did not read, and may not any more."),
     }
-    connection.pipes.finished().await;
+    connection.pipes.finished(guard).await;
 }
 
 async fn serve_http2<O: Open>(
@@ -124,35 +127,67 @@ async fn serve_http2<O: Open>(
             async move { answer(&adapter, &connection, request).await.map(for_grpc) }
         })
     };
+    let (config, activity) = (&adapter.forward.config, Activity::new());
+    let windows = Windows::of(config.max_requests_per_connection);
+    let io = Prefaced::new(Metered::new(io, Limits::default()), config.head_timeout);
     let mut serving = pin!(
-        http2::Builder::new(Http2Tasks)
+        http2::Builder::new(Http2Tasks(Arc::clone(&activity)))
             .timer(TokioTimer::new())
             .enable_connect_protocol()
-            .max_concurrent_streams(adapter.forward.config.max_requests_per_connection)
+            .max_concurrent_streams(config.max_requests_per_connection)
             .max_header_list_size(HEADER_LIST)
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
+            .initial_stream_window_size(windows.stream)
+            .initial_connection_window_size(windows.connection)
             .max_send_buf_size(SEND_BUFFER)
-            .serve_connection(TokioIo::new(Metered::new(io, Limits::default())), service)
+            .serve_connection(TokioIo::new(io), service)
     );
     let ended = tokio::select! {
-        ended = &mut serving => ended,
+        ended = &mut serving => Some(ended),
         () = stopping.cancelled() => {
             serving.as_mut().graceful_shutdown();
-            serving.await
+            Some(serving.await)
+        }
+        () = activity.idle_for(config.idle_timeout) => {
+            // Told so, a client does not send its next request into a connection that is just being closed. What it had sent before
+            // is answered; if it says nothing to that either, it is gone.
+            serving.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = serving => Some(ended),
+                () = activity.idle_for(config.head_timeout) => None,
+            }
         }
     };
-    note(peer, ended);
-    connection.pipes.finished().await;
+    ended.into_iter().for_each(|ended| note(peer, ended));
+    connection.pipes.finished(connection.cut.clone().drop_guard()).await;
 }
 
 /// The same as the guard allows on HTTP/1.1.
 const HEADER_LIST: u32 = 64 * 1024;
-/// What one request's body may have under way.
-const STREAM_WINDOW: u32 = 256 * 1024;
-/// What all bodies of a connection may have under way: the most memory a client can make us hold.
-const CONNECTION_WINDOW: u32 = 2 * 1024 * 1024;
 const SEND_BUFFER: usize = 256 * 1024;
+
+/// What bodies of requests may have under way.
+struct Windows {
+    stream: u32,
+    connection: u32,
+}
+
+impl Windows {
+    /// What all bodies of a connection may have under way, and so the most that its client can make us hold.
+    const HELD: u32 = 32 * 1024 * 1024;
+    /// Even if that makes it more than [`Windows::HELD`]: a full frame.
+    const SMALLEST: u32 = 16 * 1024;
+    const LARGEST: u32 = 256 * 1024;
+    /// The protocol has no larger ones.
+    const MOST: u32 = (1 << 31) - 1;
+
+    /// Each request has a window of its own in that of the connection, so that those whose targets take nothing leave room for the
+    /// others.
+    fn of(requests: u32) -> Self {
+        let requests = requests.max(1);
+        let stream = (Self::HELD / requests).clamp(Self::SMALLEST, Self::LARGEST);
+        Self { stream, connection: stream.saturating_mul(requests).min(Self::MOST) }
+    }
+}
 
 async fn answer<O: Open>(
     adapter: &Arc<HttpAdapter<O>>,
@@ -171,5 +206,22 @@ fn for_grpc<S: ByteStream>(response: Response<GatewayBody<S>>) -> Response<Gatew
 fn note(peer: SocketAddr, ended: Result<(), hyper::Error>) {
     if let Err(error) = ended {
         tracing::debug!(%peer, %error, "A client's connection broke.");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_has_a_window_of_its_own_in_that_of_its_connection() {
+        for (requests, stream, connection) in
+            [(0, 256, 256), (1, 256, 256), (128, 256, 32 << 10), (256, 128, 32 << 10), (512, 64, 32 << 10)]
+        {
+            let windows = Windows::of(requests);
+            assert_eq!((windows.stream, windows.connection), (stream << 10, connection << 10), "{requests}");
+        }
+        assert_eq!(Windows::of(4096).stream, 16 << 10);
+        assert_eq!(Windows::of(u32::MAX).connection, Windows::MOST);
     }
 }

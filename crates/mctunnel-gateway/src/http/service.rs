@@ -12,7 +12,7 @@ use super::{
     upgrade::{self, Asked},
     whole_body::WholeBody,
 };
-use crate::{Admitted, Recording, open_stream::Held};
+use crate::{Admitted, Recording, meter::Account, open_stream::Held};
 use http::{HeaderValue, Method, Request, Response, Version, header, request::Parts, uri::PathAndQuery};
 use hyper::body::Incoming;
 use mctunnel_core::{Action, Decision, Destination, Identity, Open, Protocol};
@@ -50,7 +50,7 @@ pub(super) async fn serve_request<O: Open>(
         Err((refused, destination)) => {
             adapter.forward.refused(destination.as_ref(), &refused);
             if let Ok(recording) = &recorded {
-                recording.ended(0, 0, Some(format!("{}: {refused}", refused.code().code)));
+                recording.refused(format!("{}: {refused}", refused.code().code));
             }
             let mut answer = if is_grpc { refused.to_grpc() } else { refused.to_status() };
             let ends = matches!(refused, Refused::Head(_)) || asks_upgrade;
@@ -113,7 +113,7 @@ async fn steps<O: Open>(
     let held = match adapter.checkpoint.admit(admitted, recording) {
         Ok(permit) => {
             permit.cut_by(connection.cut());
-            Held { permit: Some(Arc::new(permit)), recording: Some(recording.clone()) }
+            Held { account: Arc::new(Account::new(permit)), recording: Some(recording.clone()) }
         }
         Err(decision) => return Err((refused_by(decision), Some(routed.destination))),
     };
@@ -157,6 +157,10 @@ fn check<O: Open>(adapter: &HttpAdapter<O>, connection: &Connection, parts: &Par
     }
 }
 
+fn path_of(path_and_query: &str) -> &str {
+    path_and_query.split('?').next().unwrap_or_default()
+}
+
 /// Parses the target, once. From here on the request is for this destination and no other.
 fn find_target(parts: &mut Parts) -> Result<Routed, Refused> {
     let asked = upgrade::asked(parts)?;
@@ -174,9 +178,9 @@ fn find_target(parts: &mut Parts) -> Result<Routed, Refused> {
         });
     }
     let routed = route(sent)?;
-    let path_len = routed.forward.find('?').unwrap_or(routed.forward.len());
-    let sent_path = sent.get(..sent.find('?').unwrap_or(sent.len())).unwrap_or(sent);
-    let prefix = sent_path.get(..sent_path.len().saturating_sub(path_len)).unwrap_or_default().to_owned();
+    let sent_path = path_of(sent);
+    // What is asked for without a slash behind it is asked for `/`, which the client has not sent.
+    let prefix = sent_path.strip_suffix(path_of(&routed.forward)).unwrap_or(sent_path).to_owned();
     let path = PathAndQuery::try_from(routed.forward)
         .map_err(|_| Refused::Head(super::BadHead::Malformed("the path cannot be read")))?;
     let protocol = if grpc::is_grpc(&parts.headers) { Protocol::grpc() } else { Protocol::http() };

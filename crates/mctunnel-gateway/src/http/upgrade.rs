@@ -4,10 +4,12 @@ use super::{
     answer::Refused,
     body::GatewayBody,
     cuttable::{Cuttable, Reset},
+    exchange::confine_cookies,
     fields,
     guard::{BadHead, Guarded},
     h2_tasks::{self, Http2Client},
     serve::Connection,
+    service::Routed,
 };
 use crate::{meter::Metered, open_stream::OpenStream};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -31,6 +33,7 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_rustls::server::TlsStream;
+use tokio_util::sync::DropGuard;
 
 /// What of this kind a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +80,7 @@ pub(super) fn take(parts: &mut Parts, asked: Asked) -> Result<Option<OnUpgrade>,
 /// Answers the client and joins the two sides once it has the answer.
 pub(super) fn switch<S: ByteStream>(
     connection: &Connection,
-    asked: Asked,
+    routed: &Routed,
     answer: ResponseHead,
     on_upgrade: Option<OnUpgrade>,
     halves: MessageHalves<S>,
@@ -87,12 +90,13 @@ pub(super) fn switch<S: ByteStream>(
         return Err(Refused::BadAnswer("the target changed the protocol without being asked"));
     };
     open.started();
+    let asked = routed.asked;
     let over_http2 = (asked == Asked::WebSocketOverHttp2).then(h2_tasks::hold);
     connection.pipes.spawn(async move {
         let (Ok(client), Some((stream, early))) = (on_upgrade.await, halves.reunite()) else {
-            return open.ended(0, 0, Some("the client did not take the upgrade".to_owned()));
+            return open.over(Some("the client did not take the upgrade".to_owned()));
         };
-        let stream = Metered::new(stream, open.permit(), 0);
+        let stream = Metered::new(stream, open.account(), 0).came_down(early.len());
         match over_http2 {
             Some(hold) => pipe(Http2Client::new(client, hold), Http2Client::cut, stream, early, open).await,
             None => pipe(TokioIo::new(client), cut, stream, early, open).await,
@@ -101,6 +105,7 @@ pub(super) fn switch<S: ByteStream>(
     let mut response = Response::new(Full::default().into());
     *response.headers_mut() = answer.fields;
     response.headers_mut().remove(header::CONTENT_LENGTH);
+    confine_cookies(response.headers_mut(), routed);
     if asked == Asked::WebSocketOverHttp2 {
         fields::for_client(response.headers_mut(), false);
         response.headers_mut().remove(header::SEC_WEBSOCKET_ACCEPT);
@@ -127,7 +132,7 @@ where
     let Piped { up, down, error } = tokio::select! {
         piped = piped => piped,
         rule = open.revoked() => {
-            open.ended(0, 0, Some(rule.to_string()));
+            open.over(Some(rule.to_string()));
             stream.abort();
             return cut(client);
         }
@@ -137,7 +142,7 @@ where
         stream.abort();
     }
     let is_cut = error.is_some() && !down.is_whole;
-    open.ended(up.bytes, down.bytes, error.map(|error| error.to_string()));
+    open.over(error.map(|error| error.to_string()));
     if is_cut {
         cut(client);
     }
@@ -169,9 +174,12 @@ impl Pipes {
         pipes.spawn(pipe);
     }
 
-    /// Resolves when the last one is over.
-    pub(super) async fn finished(&self) {
+    /// Resolves when the last one is over. Dropped before that, it cuts the connection first, so that no pipe ends well.
+    pub(super) async fn finished(&self, cut: DropGuard) {
         let mut pipes = std::mem::take(&mut *self.0.lock());
+        // Dropped before the pipes are: these end in tasks of their own, at any time after that.
+        let cut = cut;
         while pipes.join_next().await.is_some() {}
+        cut.disarm();
     }
 }

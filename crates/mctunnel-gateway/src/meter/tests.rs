@@ -34,14 +34,14 @@ impl Place for Slow {
     }
 }
 
-fn slow_permit() -> Option<Arc<Permit>> {
+fn slow() -> Arc<Account> {
     let checkpoint = Checkpoint::new(Arc::new(PassThrough), Arc::new(PassThrough), Arc::new(Unaudited));
     let checkpoint = checkpoint.with_limit(Arc::new(Slow::default()));
     let recording = checkpoint.record("test", "r").unwrap();
     let destination = Destination { cluster: "c1".parse().unwrap(), target: Target::KubeApi };
     let (identity, action, protocol) = (Identity::Anonymous, Action::Bytes, Protocol::tcp());
     let admitted = Admitted { identity, destination, action, protocol, source: None };
-    Some(Arc::new(checkpoint.admit(admitted, &recording).unwrap()))
+    Arc::new(Account::new(checkpoint.admit(admitted, &recording).unwrap()))
 }
 
 /// One end of a pipe, as a stream.
@@ -112,7 +112,7 @@ fn took(begun: Instant, bytes: u64) {
 async fn a_splice_goes_at_the_pace_of_its_quota_both_ways() {
     for is_up in [true, false] {
         let (near, mut far) = duplex(1 << 20);
-        let mut metered = Metered::new(Piped(near), slow_permit(), 0);
+        let mut metered = Metered::new(Piped(near), &slow(), 0);
         let begun = Instant::now();
         let sent = pattern(10_000);
         let arrived = if is_up {
@@ -144,7 +144,7 @@ async fn a_splice_goes_at_the_pace_of_its_quota_both_ways() {
 async fn an_upgraded_request_goes_at_the_pace_of_its_quota_both_ways() {
     let (near, mut far) = duplex(1 << 20);
     let (mut client, mut served) = duplex(1 << 20);
-    let mut metered = Metered::new(Piped(near), slow_permit(), 0);
+    let mut metered = Metered::new(Piped(near), &slow(), 0);
     let begun = Instant::now();
     client.write_all(&pattern(5_000)).await.unwrap();
     client.shutdown().await.unwrap();
@@ -163,7 +163,7 @@ async fn an_upgraded_request_goes_at_the_pace_of_its_quota_both_ways() {
 #[tokio::test(start_paused = true)]
 async fn what_went_with_the_opening_is_counted_too() {
     let (near, _far) = duplex(1 << 20);
-    let mut metered = Metered::new(Piped(near), slow_permit(), 7_000);
+    let mut metered = Metered::new(Piped(near), &slow(), 7_000);
     let begun = Instant::now();
     poll_fn(|cx| metered.poll_write_capacity(cx)).await.unwrap();
     took(begun, 7_000);
@@ -174,11 +174,11 @@ async fn the_body_of_a_request_goes_at_the_pace_of_its_quota() {
     let parts = (0..10).map(|_| Ok::<_, Infallible>(Frame::data(Bytes::from(pattern(1_000)))));
     let body = StreamBody::new(futures_util::stream::iter(parts));
     let begun = Instant::now();
-    let arrived = MeteredBody::new(body, slow_permit()).collect().await.unwrap().to_bytes();
+    let arrived = MeteredBody::new(body, &slow()).collect().await.unwrap().to_bytes();
     took(begun, 10_000);
     assert_eq!(arrived, pattern(1_000).repeat(10));
-    // Nobody counts where there is no permit.
+    // Nobody waits where there is no permit.
     let begun = Instant::now();
-    MeteredBody::new(Full::new(Bytes::from(pattern(10_000))), None).collect().await.unwrap();
+    MeteredBody::new(Full::new(Bytes::from(pattern(10_000))), &Arc::default()).collect().await.unwrap();
     assert!(begun.elapsed().is_zero());
 }

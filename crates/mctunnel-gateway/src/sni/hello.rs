@@ -22,8 +22,8 @@ pub(super) async fn read_hello(socket: &mut TcpStream) -> Result<Hello, BadHello
         if before >= LONGEST_HELLO {
             return Err(BadHello::Long);
         }
-        if socket.read_buf(&mut bytes).await.map_err(|_| BadHello::Gone)? == 0 {
-            return Err(BadHello::Gone);
+        if socket.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
+            return Err(if before == 0 { BadHello::Gone } else { BadHello::Short });
         }
         let mut unread = bytes.get(before..).unwrap_or_default();
         while !unread.is_empty() {
@@ -57,5 +57,7 @@ pub(super) enum BadHello {
     #[error("the client took too long to say whom it wants")]
     Slow,
     #[error("the client went away before it said whom it wants")]
+    Short,
+    #[error("the client went away without a word")]
     Gone,
 }

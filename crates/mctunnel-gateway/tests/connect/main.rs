@@ -8,6 +8,7 @@
 )]
 
 mod answers;
+mod audited;
 mod bad_input;
 mod established;
 mod footprint;

@@ -24,7 +24,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 /// Believes tokens that are names of people, and does not know what to do with `later`.
-struct Names;
+pub(crate) struct Names;
 
 impl Authenticate for Names {
     async fn authenticate(&self, evidence: &Evidence) -> Result<Identity, Unauthenticated> {
@@ -39,7 +39,7 @@ impl Authenticate for Names {
 
 /// Alice may, until the generation is not 0 any more.
 #[derive(Default)]
-struct OnlyAlice(AtomicU64);
+pub(crate) struct OnlyAlice(pub(crate) AtomicU64);
 
 impl Authorize for OnlyAlice {
     fn authorize(&self, access: &Access<'_>) -> Decision {
@@ -69,7 +69,7 @@ fn checkpoint() -> (Checkpoint, Arc<OnlyAlice>) {
     (Checkpoint::new(Arc::new(Names), Arc::clone(&rules) as _, Arc::new(Unaudited)), rules)
 }
 
-fn request(headers: &str) -> String {
+pub(crate) fn request(headers: &str) -> String {
     format!("CONNECT db.c1.mctunnel:1 HTTP/1.1\r\n{headers}\r\n")
 }
 
@@ -138,10 +138,11 @@ impl Place for Counted {
     }
 }
 
-type FarEnds = Arc<Mutex<Vec<DuplexStream>>>;
+pub(crate) type FarEnds = Arc<Mutex<Vec<DuplexStream>>>;
 
 /// An opener's answers, and the far ends of the streams it gives.
-fn far_ends() -> (FarEnds, impl Fn(OpenRequest) -> Ready<Result<DuplexStream, OpenError>> + Send + Sync + 'static) {
+pub(crate) fn far_ends()
+-> (FarEnds, impl Fn(OpenRequest) -> Ready<Result<DuplexStream, OpenError>> + Send + Sync + 'static) {
     let far_ends = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&far_ends);
     let open = move |_| {
@@ -197,7 +198,7 @@ async fn bytes_of_an_sni_client_are_counted_both_ways() {
 }
 
 /// The first words of a TLS client.
-fn hello_for(name: &str) -> Vec<u8> {
+pub(crate) fn hello_for(name: &str) -> Vec<u8> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

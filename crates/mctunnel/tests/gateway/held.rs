@@ -9,9 +9,10 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use mctunnel::{
-    Checkpoint,
+    Checkpoint, HttpConfig,
     core::{
-        Access, Authenticate, Authorize, Decision, Evidence, Happening, Identity, Limit, Place, Unauthenticated, User,
+        Access, Authenticate, Authorize, Decision, Evidence, Happening, Identity, Limit, Place, Unauthenticated,
+        Unlimited, User,
     },
 };
 use std::{
@@ -209,4 +210,66 @@ async fn messages_of_a_grpc_call_are_counted_both_ways() {
     let response = sender.send_request(call.body(Full::<Bytes>::from("hello")).unwrap()).await.unwrap();
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
     assert_eq!(counted.so_far(), 5 + 5);
+}
+
+/// Lets one byte of an upload pass whose path says so, and all of the others.
+struct HoldsSome;
+
+impl Limit for HoldsSome {
+    fn take(&self, access: &Access<'_>) -> Result<Box<dyn Place>, Decision> {
+        let held = access.action.to_string().contains("held");
+        Ok(if held { Box::new(Holding) } else { Box::new(Unlimited) })
+    }
+}
+
+struct Holding;
+
+impl Place for Holding {
+    fn moved(&self, _: u64) -> Duration {
+        Duration::from_secs(3600)
+    }
+}
+
+#[tokio::test]
+async fn t43_uploads_of_an_http2_client_that_are_held_do_not_hold_its_others() {
+    const ONE: usize = 1 << 20;
+    let rig =
+        Rig::start_tls_with(|adapter| adapter.checkpoint(Checkpoint::default().with_limit(Arc::new(HoldsSome)))).await;
+    let target = Target::named("whole").await;
+    let _agent = rig.agent("cluster-a", target.address).await;
+    let (mut client, _connection) = h2_client(&rig).await;
+    let bytes = Bytes::from(vec![b'x'; ONE]);
+    let mut upload = |path: &str| {
+        let request = Request::post(format!("https://localhost/cluster-a/{path}")).header("content-length", ONE);
+        let (answer, mut send) = client.send_request(request.body(()).unwrap(), false).unwrap();
+        send.send_data(bytes.clone(), true).unwrap();
+        (answer, send)
+    };
+    let held: Vec<_> = (0..40).map(|_| upload("held")).collect();
+    let (answer, _send) = upload("flows");
+    let answer = timeout(Duration::from_secs(5), answer).await.expect("it flows beside the others").unwrap();
+    assert_eq!(answer.status(), 200);
+    assert!(target.seen.lock().iter().any(|request| request.starts_with("POST /flows") && request.len() > ONE));
+    drop(held);
+}
+
+#[tokio::test]
+async fn the_time_of_each_hop_is_told_if_it_is_to_be() {
+    let mut config = HttpConfig::default();
+    for told in [false, true] {
+        config.server_timing = told;
+        let rig = Rig::start_configured(config.clone()).await;
+        let target = Target::named("answer").await;
+        let _agent = rig.agent("cluster-a", target.address).await;
+        let answer = rig.once(&get("/cluster-a/x")).await.to_ascii_lowercase();
+        let timing = answer.lines().find_map(|line| line.strip_prefix("server-timing: "));
+        assert_eq!(timing.is_some(), told, "{answer}");
+        let Some(timing) = timing else { continue };
+        let hops: Vec<(&str, f64)> = timing
+            .split(", ")
+            .map(|hop| hop.split_once(";dur=").map(|(name, millis)| (name, millis.parse().unwrap())).unwrap())
+            .collect();
+        assert_eq!(hops.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["gateway", "open", "target"]);
+        assert!(hops.iter().all(|(_, millis)| (0.0..60_000.0).contains(millis)), "{timing}");
+    }
 }

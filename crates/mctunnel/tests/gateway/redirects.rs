@@ -20,9 +20,14 @@ async fn t14_redirects_stay_inside_the_target() {
         let answer = rig.once(&get(&format!("{prefix}/go?to={to}"))).await;
         assert!(answer.contains(&format!("location: {expected}\r\n")), "{to}: {answer}");
     }
+    // Asked for without a slash behind it, the prefix is as long.
+    for prefix in ["/cluster-a", service] {
+        let answer = rig.once(&get(&format!("{prefix}?to=/login"))).await;
+        assert!(answer.contains(&format!("location: {prefix}/login\r\n")), "{prefix}: {answer}");
+    }
     for to in ["//evil/", "http://127.0.0.1/", "https://hub/", "\\\\evil", "javascript:x"] {
         let answer = rig.once(&get(&format!("/cluster-a/go?to={to}"))).await;
         assert!(answer.starts_with("HTTP/1.1 502") && !answer.contains("location:"), "{to}: {answer}");
     }
-    assert_eq!(target.seen.lock().len(), 8);
+    assert_eq!(target.seen.lock().len(), 10);
 }

@@ -22,6 +22,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 /// Ends when dropped.
 pub(crate) struct Rig {
     pub(crate) gateway: SocketAddr,
+    serving: Arc<Gateway<HttpAdapter<Hub>>>,
     hub: Hub,
     pub(crate) hub_address: SocketAddr,
     authority: HubAuthority,
@@ -68,6 +69,11 @@ impl Rig {
         trusting(&self.authority)
     }
 
+    /// Cuts the clients that there are, as at the end of a grace.
+    pub(crate) fn cut(&self) {
+        self.serving.cut();
+    }
+
     pub(crate) fn hub(&self) -> Hub {
         self.hub.clone()
     }
@@ -90,8 +96,10 @@ impl Rig {
         let adapter = change(&authority, adapter);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let gateway = listener.local_addr().unwrap();
-        tasks.spawn(async move { Gateway::new(adapter).serve(listener, CancellationToken::new()).await });
-        Self { gateway, hub, hub_address, authority, clusters, happenings, _data: data, _tasks: tasks }
+        let serving = Arc::new(Gateway::new(adapter));
+        let accepting = Arc::clone(&serving);
+        tasks.spawn(async move { accepting.serve(listener, CancellationToken::new()).await });
+        Self { gateway, serving, hub, hub_address, authority, clusters, happenings, _data: data, _tasks: tasks }
     }
 
     /// Starts the agent of a cluster whose kube-apiserver, and whose service `default/web`, is at `target`.

@@ -1,6 +1,9 @@
 //! Clients that are slow on purpose (T40): each is ended at its limit, or costs nobody else anything.
 
-use crate::rig::{Client, Rig, Target, get};
+use crate::{
+    rig::{Client, Rig, Target, get},
+    websocket_http2::h2_client,
+};
 use mctunnel::HttpConfig;
 use std::time::Duration;
 use tokio::{
@@ -108,6 +111,68 @@ async fn an_idle_connection_ends_with_a_goodbye() {
     let read = timeout(PATIENCE, client.read_to_string(&mut answer)).await.expect("the gateway hangs up");
     assert!(read.is_ok(), "without close_notify it could have been anybody who hung up: {read:?}");
     assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+}
+
+fn soon_idle() -> HttpConfig {
+    let mut config = hasty();
+    config.idle_timeout = Duration::from_millis(300);
+    config
+}
+
+#[tokio::test]
+async fn t40_an_http2_client_that_asks_for_nothing_is_told_to_go() {
+    let rig = Rig::start_tls_configured(soon_idle()).await;
+    for requests in [0, 1] {
+        let (mut client, connection) = h2_client(&rig).await;
+        for _ in 0..requests {
+            let request = http::Request::get("https://localhost/nowhere/api").body(()).unwrap();
+            let answer = client.send_request(request, true).unwrap().0.await.unwrap();
+            assert_eq!(answer.status(), 404);
+        }
+        let ended = timeout(PATIENCE, connection).await.expect("the gateway hangs up").unwrap();
+        assert!(ended.is_ok(), "a goodbye, not {ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_http2_client_whose_request_takes_long_is_not_idle() {
+    let rig = Rig::start_tls_configured(soon_idle()).await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let _agent = rig.agent("c1", listener.local_addr().unwrap()).await;
+    let (mut client, connection) = h2_client(&rig).await;
+    let request = http::Request::get("https://localhost/c1/api").body(()).unwrap();
+    let answer = client.send_request(request, true).unwrap().0;
+    let mut target = Client::new(listener.accept().await.unwrap().0);
+    target.until("\r\n\r\n").await;
+    // tidy: sleep because waiting is what the client does
+    tokio::time::sleep(3 * soon_idle().idle_timeout).await;
+    target.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nla").await;
+    let mut body = answer.await.unwrap().into_body();
+    // tidy: sleep because waiting is what the client does
+    tokio::time::sleep(3 * soon_idle().idle_timeout).await;
+    target.send("te").await;
+    let mut late = Vec::new();
+    while let Some(data) = timeout(PATIENCE, body.data()).await.expect("bytes") {
+        late.extend_from_slice(&data.unwrap());
+    }
+    assert_eq!(late, b"late");
+    drop(body);
+    assert!(timeout(PATIENCE, connection).await.expect("the gateway hangs up").unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn t40_an_http2_client_that_says_nothing_ends_at_the_limit() {
+    let rig = Rig::start_tls_configured(hasty()).await;
+    for first in [&b""[..], b"PRI * HTTP/2.0\r\n"] {
+        let socket = TcpStream::connect(rig.gateway).await.unwrap();
+        let name = rustls_pki_types::ServerName::try_from("localhost").unwrap();
+        let mut client = rig.trusting_client().connect(name, socket).await.unwrap();
+        client.write_all(first).await.unwrap();
+        let begin = Instant::now();
+        let mut rest = Vec::new();
+        let _ = timeout(PATIENCE, client.read_to_end(&mut rest)).await.expect("the gateway hangs up");
+        assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+    }
 }
 
 #[tokio::test]

@@ -85,7 +85,7 @@ impl AuditSlot for Book {
             or_none(subject.destination.as_ref().map(ToString::to_string)),
             or_none(subject.action.as_ref().map(ToString::to_string)),
             outcome.status,
-            outcome.bytes_up > 0,
+            outcome.bytes_up,
             outcome.bytes_down,
             or_none(outcome.error.clone()),
         ));
@@ -197,6 +197,9 @@ async fn t32_what_is_open_is_cut_when_permission_goes_away() {
         .await
         .unwrap();
     exec.until("$ ").await;
+    exec.send("typed").await;
+    let mut typed = [0; 5];
+    shell.read_exact(&mut typed).await.unwrap();
 
     switch.turn_off();
     let denied = rig.once(&asked("/cluster-a/api/v1/pods", "alice", "")).await;
@@ -210,12 +213,12 @@ async fn t32_what_is_open_is_cut_when_permission_goes_away() {
     let entries = book.entries.lock().clone();
     let has = |part: &str| entries.iter().any(|entry| entry.contains(part));
     assert!(has("r2 started"), "{entries:?}");
-    assert!(has("r2 alice kube-apiserver in cluster-b connect pods/exec p in d 101"), "{entries:?}");
     assert!(
-        has("r1 alice kube-apiserver in cluster-a watch pods 200 up true down 5: the switch is off"),
+        has("r2 alice kube-apiserver in cluster-b connect pods/exec p in d 101 up 5 down 2: the switch is off"),
         "{entries:?}"
     );
-    assert!(has("403 up false down 0: MCT-HTTP-DENIED"), "{entries:?}");
+    assert!(has("r1 alice kube-apiserver in cluster-a watch pods 200 up 0 down 5: the switch is off"), "{entries:?}");
+    assert!(has("403 up 0 down 0: MCT-HTTP-DENIED"), "{entries:?}");
 }
 
 #[tokio::test]
@@ -234,5 +237,65 @@ async fn what_cannot_be_written_down_is_not_served() {
     // A request that cannot be read is written down as well.
     rig.once("GET /cluster-a/../x HTTP/1.1\r\nHost: hub\r\n\r\n").await;
     let entries = book.entries.lock().clone();
-    assert!(entries.iter().any(|entry| entry.contains("400 up false down 0: MCT-HTTP-BAD-TARGET")), "{entries:?}");
+    assert!(entries.iter().any(|entry| entry.contains("400 up 0 down 0: MCT-HTTP-BAD-TARGET")), "{entries:?}");
+}
+
+/// The one entry, once it is there.
+async fn entry_of(book: &Book) -> String {
+    let written = async {
+        loop {
+            let entry = book.entries.lock().pop();
+            match entry {
+                Some(entry) => return entry,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), written).await.expect("an entry")
+}
+
+#[tokio::test]
+async fn bodies_are_written_down_by_their_length_both_ways() {
+    let book = Book::default();
+    let audit = book.clone();
+    let rig = Rig::start_with(|adapter| adapter.audit(Arc::new(audit))).await;
+    let target = Target::named("answer").await;
+    let _agent = rig.agent("cluster-a", target.address).await;
+    // None, one that travels with its head, one that does not, and one in chunks.
+    for length in [0, 10, 3_000_000] {
+        let mut client = rig.client().await;
+        client.send(format!("POST /cluster-a/x HTTP/1.1\r\nHost: hub\r\nContent-Length: {length}\r\n\r\n")).await;
+        client.send(vec![b'x'; length]).await;
+        assert_eq!(client.answer().await.1, "answer");
+        let entry = entry_of(&book).await;
+        assert!(entry.ends_with(&format!("200 up {length} down 6: -")), "{entry}");
+    }
+    let mut client = rig.client().await;
+    client.send("POST /cluster-a/x HTTP/1.1\r\nHost: hub\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    client.send("3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n").await;
+    assert_eq!(client.answer().await.1, "answer");
+    let entry = entry_of(&book).await;
+    assert!(entry.ends_with("200 up 7 down 6: -"), "{entry}");
+}
+
+#[tokio::test]
+async fn what_was_sent_before_the_tunnel_was_lost_is_written_down() {
+    let book = Book::default();
+    let audit = book.clone();
+    let rig = Rig::start_with(|adapter| adapter.audit(Arc::new(audit))).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let agent = rig.agent("cluster-a", listener.local_addr().unwrap()).await;
+    let mut client = rig.client().await;
+    client.send("POST /cluster-a/x HTTP/1.1\r\nHost: hub\r\nContent-Length: 200000\r\n\r\n").await;
+    client.send(vec![b'z'; 100_000]).await;
+    let (mut target, _) = listener.accept().await.unwrap();
+    let mut seen = Vec::new();
+    while seen.iter().filter(|byte| **byte == b'z').count() < 100_000 {
+        assert!(target.read_buf(&mut seen).await.unwrap() > 0);
+    }
+    agent.kill();
+    assert!(client.until("\r\n\r\n").await.starts_with("HTTP/1.1 502"));
+    drop(client);
+    let entry = entry_of(&book).await;
+    assert!(entry.contains("502 up 100000 down 0: MCT-"), "{entry}");
 }

@@ -16,15 +16,12 @@ use tokio_util::task::AbortOnDropHandle;
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A client that sees what HTTP/2 has, and the task of its connection.
-pub(crate) async fn h2_client(rig: &Rig) -> (SendRequest<Bytes>, AbortOnDropHandle<()>) {
+pub(crate) async fn h2_client(rig: &Rig) -> (SendRequest<Bytes>, AbortOnDropHandle<Result<(), h2::Error>>) {
     let socket = TcpStream::connect(rig.gateway).await.unwrap();
     let name = rustls_pki_types::ServerName::try_from("localhost").unwrap();
     let stream = rig.trusting_client().connect(name, socket).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
-    let driving = async move {
-        let _ = connection.await;
-    };
-    (client, AbortOnDropHandle::new(tokio::task::spawn(driving)))
+    (client, AbortOnDropHandle::new(tokio::task::spawn(connection)))
 }
 
 /// A gateway, an agent, and a client with one connection.
@@ -32,7 +29,7 @@ struct Stage {
     client: SendRequest<Bytes>,
     target: TcpListener,
     agent: RunningAgent,
-    _connection: AbortOnDropHandle<()>,
+    _connection: AbortOnDropHandle<Result<(), h2::Error>>,
     _rig: Rig,
 }
 
