@@ -162,6 +162,13 @@ fn start(hub: &Hub, name: &str, command: &[String]) -> Role {
     Role::start(hub.dir.path(), name, &words(command), &[])
 }
 
+/// What an agent says that gets nowhere and ends. One that gets in does not end, and is not waited for for ever.
+fn turned_away(hub: &Hub, command: &[String]) -> String {
+    let mut role = start(hub, "turned-away", command);
+    assert_eq!(role.wait().code(), Some(1), "{}", role.log());
+    role.log()
+}
+
 fn words(command: &[String]) -> Vec<&str> {
     command.iter().map(String::as_str).collect()
 }
@@ -223,12 +230,11 @@ fn t29_whoever_is_not_recorded_or_not_for_this_hub_is_refused_and_told_no_more()
     api.knows("canary-three", "system:serviceaccount:fleet:a:x", AUDIENCE);
     let tokens = ["canary-b", "canary-elsewhere", "canary-alice", "canary-three", "canary-unknown"];
     for (number, token) in tokens.into_iter().enumerate() {
-        let refused = run(&words(&agent(&hub, &api.token(token), &hub.path("agent"))));
-        assert_eq!(refused.status, Some(1), "{token}: {refused:?}");
-        let last = refused.err.lines().find(|line| line.starts_with("error[")).expect("an error");
+        let refused = turned_away(&hub, &agent(&hub, &api.token(token), &hub.path("agent")));
+        let last = refused.lines().find(|line| line.starts_with("error[")).expect("an error");
         let text = "MCT-ENROL-EVIDENCE: the evidence does not count here (gRPC status 7)";
         assert_eq!(last, format!("error[MCT-AGENT-ENROL-REFUSED]: the hub refuses: {text}"), "{token}");
-        assert!(!refused.err.contains(token), "t36 {}", refused.err);
+        assert!(!refused.contains(token), "t36 {refused}");
         assert_eq!(api.asked().len(), number + 1, "{token}");
     }
     let log = hub.role.log();
@@ -259,8 +265,8 @@ fn t25_an_account_is_recorded_once_and_a_revoked_one_is_refused() {
     assert!(revoked.out.contains("mctunnel cluster add cluster-a --service-account fleet/a"), "{}", revoked.out);
     assert_eq!(list(&hub)[0]["service_account"], Value::Null);
     let command = agent(&hub, &api.token(CANARY), &hub.path("agent"));
-    let refused = run(&words(&command));
-    assert!(refused.err.contains("MCT-ENROL-EVIDENCE"), "{}", refused.err);
+    let refused = turned_away(&hub, &command);
+    assert!(refused.contains("MCT-ENROL-EVIDENCE"), "{refused}");
 
     recorded(&hub, "cluster-a", "fleet/a");
     assert_eq!(start(&hub, "again", &command).ready()["cluster"], "cluster-a");
@@ -276,9 +282,9 @@ fn t26_a_hub_with_another_ca_never_sees_the_token() {
     let mut command = agent(&hub, &api.token(CANARY), &hub.path("agent"));
     let at = command.iter().position(|word| word == "--hub").expect("the flag") + 1;
     command[at] = other.address("tunnel").to_owned();
-    let refused = run(&words(&command));
-    assert!(refused.err.contains("error[MCT-AGENT-ENROL-WRONG-HUB]: "), "{}", refused.err);
-    assert_eq!((refused.status, api.asked()), (Some(1), Vec::new()));
+    let refused = turned_away(&hub, &command);
+    assert!(refused.contains("error[MCT-AGENT-ENROL-WRONG-HUB]: "), "{refused}");
+    assert_eq!(api.asked(), Vec::<Value>::new());
     // With both CAs in its file it knows both hubs.
     let both = [&hub, &other].map(|hub| fs::read_to_string(hub.path("data/pki/ca.pem")).expect("a CA"));
     fs::write(api.path("both.pem"), both.concat()).expect("a file");
@@ -286,8 +292,8 @@ fn t26_a_hub_with_another_ca_never_sees_the_token() {
     command[at] = api.path("both.pem");
     assert_eq!(start(&hub, "agent", &command).ready()["cluster"], "cluster-a");
     fs::write(api.path("both.pem"), "no certificate").expect("a file");
-    let unusable = run(&words(&command));
-    assert!(unusable.err.contains("error[MCT-IDENTITY-HUB-CA]: "), "{}", unusable.err);
+    let unusable = turned_away(&hub, &command);
+    assert!(unusable.contains("error[MCT-IDENTITY-HUB-CA]: "), "{unusable}");
 }
 
 #[test]
