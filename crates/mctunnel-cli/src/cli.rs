@@ -219,8 +219,7 @@ const AGENT_EXAMPLE: &str = "\
 Examples:
   mctunnel agent --join-token mctj_... --data-dir /var/lib/mctunnel-agent --allow tcp://db.default.svc:5432
   mctunnel agent --join cluster-a.join --allow 'tcp://*.svc.cluster.local:443' --allow tcp://10.0.0.0/8:8000-8999
-  mctunnel agent --enrol-service-account-token /var/run/secrets/mctunnel/token --hub-ca hub-ca.pem \\
-      --hub hub.example.com:8443 --data-dir /var/lib/mctunnel-agent --allow-service default/web
+  mctunnel agent --enrol-service-account-token token --hub-ca ca.pem --hub hub.example.com:8443 --data-dir agent --allow-service default/web
 
 HTTPS_PROXY and NO_PROXY are honoured when the hub is dialled.
 

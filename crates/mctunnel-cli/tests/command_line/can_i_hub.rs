@@ -191,7 +191,9 @@ fn who_asks_about_others_must_be_allowed_to_and_is_recorded() {
 #[test]
 fn who_asks_about_themselves_does_so_within_their_quota() {
     let stage = Stage::new(&["--gateway-plain"]);
-    stage.edit(&format!("{POLICY}quotas: [{{name: few, per: user, users: [eve], requestsPerSecond: 1, burst: 2}}]\n"));
+    stage.edit(&format!(
+        "{POLICY}quotas: [{{name: few, per: user, users: [eve], clusters: [\"*\"], requestsPerSecond: 1, burst: 2}}]\n"
+    ));
     let edited = Instant::now();
     let (status, answer) = loop {
         let (status, answer) = stage.ask("eve", &about_me());

@@ -106,6 +106,8 @@ pub(super) struct Tunnelled<S: ByteStream> {
     /// Until it ended.
     pace: Option<Pace>,
     cut_as_status: bool,
+    /// How it broke off, while what came before is sent to the client.
+    broken: Option<ExchangeError>,
 }
 
 impl<S: ByteStream> Tunnelled<S> {
@@ -116,7 +118,8 @@ impl<S: ByteStream> Tunnelled<S> {
         open: OpenStream,
     ) -> Self {
         let pace = Some(Pace::down(Arc::clone(open.account())));
-        let mut tunnelled = Self { body, _upload: upload, open: Some(open), left: length, pace, cut_as_status: false };
+        let (open, cut_as_status, broken) = (Some(open), false, None);
+        let mut tunnelled = Self { body, _upload: upload, open, left: length, pace, cut_as_status, broken };
         if tunnelled.body.is_end_stream() || length == Some(0) {
             tunnelled.ended(None);
         }
@@ -132,10 +135,16 @@ impl<S: ByteStream> Tunnelled<S> {
         if let Some(pace) = &mut self.pace {
             ready!(pace.poll_ready(cx));
         }
+        if let Some(error) = self.broken.take() {
+            return Poll::Ready(Some(self.cut(error, |error| Refused::Cut(told(error)))));
+        }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         if let Some(Err(error)) = frame {
             self.ended(Some(error.to_string()));
-            return Poll::Ready(Some(self.cut(error, |error| Refused::Cut(told(error)))));
+            // Whoever serves the client throws away with an error what it has not sent yet, and sends when there is nothing more.
+            self.broken = Some(error);
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
         match &frame {
             // Nothing follows trailers, and nobody asks again.

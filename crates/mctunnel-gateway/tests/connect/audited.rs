@@ -111,7 +111,7 @@ async fn what_was_moved_before_the_gateway_cut_is_written_down() {
 
 #[tokio::test]
 async fn t40_silent_clients_take_no_place_in_the_record() {
-    let (book, (_far_ends, open)) = (Book::default(), far_ends());
+    let (book, (far_ends, open)) = (Book::default(), far_ends());
     let rig = Rig::start_behind(book.checkpoint(), open).await;
     let (mut silent, mut begun) = (rig.connect().await, rig.connect().await);
     begun.write_all(b"CONNECT db:1 HT").await.expect("sent");
@@ -122,6 +122,7 @@ async fn t40_silent_clients_take_no_place_in_the_record() {
     client.write_all(REQUEST).await.expect("sent");
     assert_eq!(read_some(&mut client, ESTABLISHED.len()).await, ESTABLISHED);
     drop(client);
+    drop(far_ends.lock().pop());
     assert_eq!(book.next().await.status, 200);
     // Who leaves without a word asked for nothing; who leaves in the middle of a word is refused.
     silent.shutdown().await.expect("ended");
