@@ -178,9 +178,9 @@ fn other_provider(question: &Question, policy: &Policy) -> Result<Option<String>
 pub(crate) const EXAMPLE: &str = "\
 Examples:
   mctunnel can-i get pods -n kube-system --cluster cluster-prod --as alice --policy policy.yaml
-  mctunnel can-i connect pods --subresource exec -n team-a --cluster cluster-prod --as alice --as-group developers
-  mctunnel can-i get /healthz --cluster cluster-prod --as monitoring
-  mctunnel can-i GET --service monitoring/prometheus:9090 --path /api/v1/query --cluster cluster-prod --as alice
+  mctunnel can-i connect pods --subresource exec -n team-a --cluster cluster-prod --as alice --as-group developers --policy policy.yaml
+  mctunnel can-i get /healthz --cluster cluster-prod --as monitoring --policy policy.yaml
+  mctunnel can-i GET --service monitoring/prometheus:9090 --path /api/v1/query --cluster cluster-prod --as alice --policy policy.yaml
   mctunnel can-i get pods -n kube-system --cluster cluster-prod --hub https://hub.example.com:8080 --hub-ca ca.pem --token-file token
 
 The answer is yes or no with the rule that decides; the exit status is 0 or 1, and 2 if there is no answer. Without --as, a hub

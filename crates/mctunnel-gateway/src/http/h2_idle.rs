@@ -142,8 +142,10 @@ mod tests {
         let (activity, begun) = (Activity::new(), Instant::now());
         let (one, other) = (activity.busy(), activity.busy());
         let ends = async {
+            // tidy: sleep because the clock is paused
             sleep(Duration::from_secs(100)).await;
             drop(one);
+            // tidy: sleep because the clock is paused
             sleep(Duration::from_secs(400)).await;
             drop(other);
         };
