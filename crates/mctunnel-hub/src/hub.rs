@@ -3,6 +3,7 @@
 use crate::{
     Config,
     cluster_adapter::DynClusterAdapter,
+    open_users::OpenUsers,
     places::Places,
     registry::{Registry, TunnelStatus},
     sources::Sources,
@@ -44,6 +45,8 @@ pub(crate) struct Inner {
     pub(crate) enrolments: Semaphore,
     /// Opens that have no answer yet.
     pub(crate) pending: AtomicUsize,
+    /// Users as opens carry them.
+    pub(crate) open_users: OpenUsers,
     pub(crate) tasks: TaskTracker,
     /// No new tunnels.
     pub(crate) stopping: CancellationToken,
@@ -155,6 +158,7 @@ impl Builder<'_> {
             places: Places::new(self.config.streams_from_cluster),
             enrolments: Semaphore::new(self.config.concurrent_enrolments),
             pending: AtomicUsize::new(0),
+            open_users: OpenUsers::default(),
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
             stopped: CancellationToken::new(),

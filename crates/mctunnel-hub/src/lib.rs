@@ -33,6 +33,7 @@ mod entry;
 mod hub;
 mod listen;
 mod open;
+mod open_users;
 mod places;
 mod registry;
 mod sources;

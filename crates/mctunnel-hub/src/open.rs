@@ -1,12 +1,9 @@
 //! Step 4 of a request's path: finding the cluster's tunnel and opening a stream on it.
 
 use crate::Hub;
-use mctunnel_core::{Open, OpenError, OpenRequest, routing};
+use mctunnel_core::{Identity, Open, OpenError, OpenRequest, routing};
 use mctunnel_tunnel::{OpenFailed, Session, Stream};
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::{Instant, timeout_at};
 
 #[cfg(test)]
@@ -22,7 +19,7 @@ impl Open for Hub {
         let cluster = &request.destination.cluster;
         for _ in 0..TRIES {
             let session = self.session(&request, wait_until).await?;
-            let opening = session.open(routing(&request), request.first_bytes.clone());
+            let opening = session.open(self.routing(&request), request.first_bytes.clone());
             let Ok(opened) = timeout_at(deadline, opening).await else {
                 let (target, after) = (&request.destination.target, request.timeout);
                 return Err(OpenError::Timeout(format!("{target} in {cluster} gave no answer within {after:?}")));
@@ -82,23 +79,16 @@ impl Hub {
     fn no_tunnel(&self) -> OpenError {
         OpenError::NoTunnel { retry_after: self.inner.config.retry_after }
     }
-}
 
-/// What stands in the opening frame.
-fn routing(request: &OpenRequest) -> mctunnel_tunnel::Open {
-    mctunnel_tunnel::Open {
-        priority: request.priority,
-        headers: routing::headers_for(&request.protocol, &request.destination),
-        user: request.identity.user().map(|user| Box::new(on_the_wire(user))),
-    }
-}
-
-/// A user as OPEN carries it. Provider, credential and expiry are the hub's business.
-fn on_the_wire(user: &mctunnel_core::User) -> mctunnel_tunnel::User {
-    mctunnel_tunnel::User {
-        name: Arc::clone(&user.name),
-        groups: user.groups.clone(),
-        uid: user.uid.clone().unwrap_or_default(),
-        extra: user.extra.iter().map(|(key, values)| (key.clone(), values.clone())).collect(),
+    /// What stands in the opening frame.
+    fn routing(&self, request: &OpenRequest) -> mctunnel_tunnel::Open {
+        mctunnel_tunnel::Open {
+            priority: request.priority,
+            headers: routing::headers_for(&request.protocol, &request.destination),
+            user: match &request.identity {
+                Identity::User(user) => Some(self.inner.open_users.of(user)),
+                _ => None,
+            },
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What the connection has to tell the application.
 
-use crate::{Drain, EndedBy, Header, Hello, Priority, RefuseCode, ResetCode, StreamId, User, Welcome};
-use alloc::{boxed::Box, string::String, vec::Vec};
+use crate::{Drain, EndedBy, Header, Hello, OpenUser, Priority, RefuseCode, ResetCode, StreamId, Welcome};
+use alloc::{string::String, sync::Arc, vec::Vec};
 
 /// Something the application must know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,5 +57,5 @@ pub struct Offer {
     /// Its routing metadata.
     pub headers: Vec<Header>,
     /// Whom it is for, if the opener asked.
-    pub user: Option<Box<User>>,
+    pub user: Option<Arc<OpenUser>>,
 }

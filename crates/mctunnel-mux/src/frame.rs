@@ -7,13 +7,16 @@ use crate::{
     CloseCode, DrainReason, Priority, RefuseCode, ResetCode,
     wire::{Count, DynSink, LEN, Sink, len_u64},
 };
-use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
+use alloc::{string::String, sync::Arc, vec::Vec};
 use bytes::{Bytes, BytesMut};
 use core::fmt;
 
 mod decode;
+mod open_user;
 #[cfg(test)]
 mod tests;
+
+pub use open_user::{OpenUser, User};
 
 /// The most bytes of a stream in one DATA frame. A few bytes below 64 KiB, so that frame, gRPC prefix and HTTP/2 head together
 /// fill four TLS records and do not spill into a fifth.
@@ -72,7 +75,7 @@ pub struct Open {
     /// Routing metadata; `x-mctunnel-*` is reserved.
     pub headers: Vec<Header>,
     /// Whom the stream is for; `None` when nobody was asked who they are.
-    pub user: Option<Box<User>>,
+    pub user: Option<Arc<OpenUser>>,
 }
 
 impl Open {
@@ -83,56 +86,6 @@ impl Open {
         headers + self.user.as_ref().map_or(0, |user| user.bytes())
     }
 }
-
-/// A verified user, as it travels with an OPEN.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct User {
-    /// Its name; never empty.
-    pub name: Arc<str>,
-    /// Its groups.
-    pub groups: Vec<Arc<str>>,
-    /// Empty if unknown.
-    pub uid: Arc<str>,
-    /// Further facts: keys and their values.
-    pub extra: Vec<(String, Vec<String>)>,
-}
-
-impl User {
-    /// Whether a peer takes it: it has a name, its extra facts have keys, and no text is too long.
-    pub(crate) fn is_speakable(&self) -> bool {
-        let fits = |text: &str| text.len() <= MAX_TEXT;
-        let named = |text: &str| !text.is_empty() && fits(text);
-        let extra = |(key, values): &(String, Vec<String>)| named(key) && values.iter().all(|value| fits(value));
-        let groups = || self.groups.iter().all(|group| fits(group));
-        named(&self.name) && fits(&self.uid) && groups() && self.extra.iter().all(extra)
-    }
-
-    fn bytes(&self) -> usize {
-        let values = |values: &[String]| values.iter().map(|value| value.len() + EACH).sum::<usize>();
-        let extra: usize = self.extra.iter().map(|(key, all)| key.len() + EACH + values(all)).sum();
-        let groups: usize = self.groups.iter().map(|group| group.len() + EACH).sum();
-        self.name.len() + self.uid.len() + groups + extra
-    }
-
-    /// By itself, because its length stands in front of it, in a message whose length stands in front of that: a user may have many
-    /// groups, which are gone through once.
-    fn encoded(&self) -> BytesMut {
-        let mut out = BytesMut::with_capacity(self.bytes());
-        Sink::bytes(&mut out, 1, self.name.as_bytes());
-        self.groups.iter().for_each(|group| Sink::bytes_always(&mut out, 2, group.as_bytes()));
-        Sink::bytes(&mut out, 3, self.uid.as_bytes());
-        for (key, values) in &self.extra {
-            Sink::message(&mut out, 4, |m| {
-                m.bytes(1, key.as_bytes());
-                values.iter().for_each(|value| m.bytes_always(2, value.as_bytes()));
-            });
-        }
-        out
-    }
-}
-
-/// What an entry of a list costs in memory beside its text, roughly: a list of empty texts is not free.
-const EACH: usize = 24;
 
 /// One piece of routing metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -234,7 +187,7 @@ impl Frame {
             }),
             Self::Window { stream, credit } => pair(out, 2, stream.0, *credit),
             Self::Open(stream, window, open) => {
-                let user = open.user.as_ref().map(|user| user.encoded());
+                let user = open.user.as_ref().map(|user| user.on_the_wire());
                 out.message(3, |m| open.body(m, *stream, *window, user.as_deref()));
             }
             Self::Joined { stream, window } => pair(out, 4, stream.0, *window),

@@ -64,6 +64,6 @@ pub use code::{CloseCode, DrainReason, Priority, RefuseCode, ResetCode};
 pub use connection::{Config, Connection, Read, Side, Transmit};
 pub use error::{DecodeError, EndedBy, OpenRefused, ProtocolError, StreamError};
 pub use event::{Event, Offer};
-pub use frame::{Drain, Frame, Header, Hello, MAX_PAYLOAD, Open, StreamId, User, Welcome};
+pub use frame::{Drain, Frame, Header, Hello, MAX_PAYLOAD, Open, OpenUser, StreamId, User, Welcome};
 pub use framing::{Deframer, MAX_MESSAGE};
 pub use moment::Moment;

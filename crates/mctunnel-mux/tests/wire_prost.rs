@@ -3,15 +3,19 @@
 
 use bytes::{Bytes, BytesMut};
 use mctunnel_mux::{
-    CloseCode, Drain, DrainReason, Frame, Header, Hello, MAX_PAYLOAD, Open, Priority, RefuseCode, ResetCode, User,
-    Welcome,
+    CloseCode, Drain, DrainReason, Frame, Header, Hello, MAX_PAYLOAD, Open, OpenUser, Priority, RefuseCode, ResetCode,
+    User, Welcome,
 };
 use proptest::{collection::vec, prelude::*};
 use protox::{
     prost::Message,
     prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, Value},
 };
-use std::{collections::BTreeSet, fmt, sync::LazyLock};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     let proto = concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto");
@@ -315,9 +319,9 @@ fn full() -> Vec<Frame> {
     ]
 }
 
-fn user() -> Box<User> {
+fn user() -> Arc<OpenUser> {
     let extra = vec![("k".to_owned(), vec!["v".to_owned()])];
-    Box::new(User { name: "alice".into(), groups: vec!["dev".into()], uid: "u1".into(), extra })
+    Arc::new(OpenUser::new(User { name: "alice".into(), groups: vec!["dev".into()], uid: "u1".into(), extra }))
 }
 
 fn frames() -> impl Strategy<Value = Frame> {
@@ -332,7 +336,7 @@ fn frames() -> impl Strategy<Value = Frame> {
     let user = (text1(), vec(text(), 0..4), text(), vec((text1(), vec(text(), 0..3)), 0..3));
     let user = user.prop_map(|(name, groups, uid, extra)| {
         let groups = groups.into_iter().map(Into::into).collect();
-        Box::new(User { name: name.into(), groups, uid: uid.into(), extra })
+        Arc::new(OpenUser::new(User { name: name.into(), groups, uid: uid.into(), extra }))
     });
     let open = (0_u64..3, vec(header, 0..5), proptest::option::of(user));
     let open =

@@ -24,8 +24,8 @@ pub use driver::Driver;
 pub use ending::{Ending, OpenFailed};
 pub use link::{ByteLink, Link, LinkEnd};
 pub use mctunnel_mux::{
-    Budgets, CloseCode, Config, Drain, DrainReason, EndedBy, Header, Hello, MAX_PAYLOAD, Offer, Open, Priority,
-    RefuseCode, ResetCode, StreamId, Transmit, User, Welcome,
+    Budgets, CloseCode, Config, Drain, DrainReason, EndedBy, Header, Hello, MAX_PAYLOAD, Offer, Open, OpenUser,
+    Priority, RefuseCode, ResetCode, StreamId, Transmit, User, Welcome,
 };
 pub use read_ahead::ReadAhead;
 pub use session::{Greeting, Incoming, Offers, Opening, Session};

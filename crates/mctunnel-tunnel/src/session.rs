@@ -301,7 +301,7 @@ impl Incoming {
     /// Whom it is for, if the opener asked.
     #[must_use]
     pub fn user(&self) -> Option<&User> {
-        self.offer.user.as_deref()
+        self.offer.user.as_deref().map(|user| &**user)
     }
 
     /// The value of a header that is text and stands there exactly once.

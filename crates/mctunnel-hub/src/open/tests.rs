@@ -6,7 +6,7 @@ use bytes::Bytes;
 use mctunnel_core::{ClusterName, Clusters, Destination, Target};
 use mctunnel_identity::HubAuthority;
 use mctunnel_tunnel::{ByteLink, Config, Driver, Hello, Offers, Welcome};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tempfile::TempDir;
 use tokio::{
     io::DuplexStream,

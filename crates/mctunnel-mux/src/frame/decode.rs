@@ -1,12 +1,12 @@
 //! Reading frames: strict about what we understand, deaf to fields of a later version.
 
-use super::{Drain, Frame, Header, Hello, MAX_PAYLOAD, MAX_TEXT, Open, StreamId, User, Welcome};
+use super::{Drain, Frame, Header, Hello, MAX_PAYLOAD, MAX_TEXT, Open, OpenUser, StreamId, User, Welcome};
 use crate::{
     CloseCode, DrainReason, Priority, RefuseCode, ResetCode,
     error::DecodeError,
     wire::{Field, next_field, varint},
 };
-use alloc::{boxed::Box, string::String, vec::Vec};
+use alloc::{string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 
 /// Lists in HELLO and WELCOME are read up to this many entries.
@@ -105,7 +105,7 @@ fn open(mut body: Bytes) -> Result<Frame, DecodeError> {
             Field::Uint(3, value) => open.priority = Priority::from_wire(value),
             Field::Bytes(4, value) => open.headers.push(header(value)?),
             Field::Bytes(5, value) => {
-                if open.user.replace(Box::new(user(value)?)).is_some() {
+                if open.user.replace(Arc::new(OpenUser::from(user(value)?))).is_some() {
                     return Err(DecodeError("an OPEN names two users"));
                 }
             }

@@ -1,7 +1,7 @@
 //! Byte snapshots of every frame: the wire is a contract, so a change here is a new protocol version.
 
 use super::*;
-use alloc::{boxed::Box, format, vec};
+use alloc::{format, vec};
 
 fn all() -> Vec<(Frame, &'static str)> {
     let stream = StreamId(300);
@@ -28,12 +28,12 @@ fn all() -> Vec<(Frame, &'static str)> {
                 stream,
                 5,
                 Open {
-                    user: Some(Box::new(User {
+                    user: Some(Arc::new(OpenUser::new(User {
                         name: "u".into(),
                         groups: vec!["g".into(), "".into()],
                         uid: "i".into(),
                         extra: vec![("k".into(), vec!["v".into(), String::new()])],
-                    })),
+                    }))),
                     ..Open::default()
                 },
             ),
