@@ -169,12 +169,13 @@ pub(crate) struct Index<T> {
     pub(crate) anonymous: T,
 }
 
-/// Asked for each group of each request, where a tree of thousands of names costs more than all else of a decision.
+/// Asked for each group of each request, where a tree of thousands of names costs more than all else of a decision, and the hash that
+/// withstands chosen names costs as much as what is then compared. The names in it are the operator's own.
 #[expect(
     clippy::disallowed_types,
     reason = "only looked up: decisions go by positions in the file, never by its order"
 )]
-pub(crate) type ByName<T> = std::collections::HashMap<Box<str>, T>;
+pub(crate) type ByName<T> = std::collections::HashMap<Box<str>, T, foldhash::fast::RandomState>;
 
 impl<T> Index<T> {
     /// What there is for a client.
