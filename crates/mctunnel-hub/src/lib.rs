@@ -34,6 +34,7 @@ mod hub;
 mod listen;
 mod open;
 mod places;
+mod refusals;
 mod registry;
 mod sources;
 mod standing;

@@ -9,6 +9,8 @@ mod fake_agent;
 #[cfg(test)]
 mod name_bound;
 #[cfg(test)]
+mod neighbours;
+#[cfg(test)]
 mod own_ca;
 #[cfg(test)]
 mod refused_early;
