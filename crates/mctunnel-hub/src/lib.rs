@@ -27,6 +27,7 @@ mod admit;
 mod authority;
 mod codes;
 mod config;
+mod counted;
 mod drain;
 mod enrol;
 mod entry;

@@ -4,6 +4,7 @@
 use crate::{
     cluster_adapter::{ClusterAdapter, Denial, FromCluster},
     codes,
+    counted::{Counted, Moved},
     entry::Entry,
 };
 use mctunnel_core::{
@@ -152,8 +153,9 @@ impl ClusterAdapter for HubServices {
             return visit.failed(codes::SERVICE_UNREACHABLE, "the tunnel was lost before the service answered");
         };
         visit.started();
+        let moved = Arc::new(Moved::default());
         tokio::select! {
-            spliced = splice(socket, stream) => {
+            spliced = splice(socket, Counted::new(stream, &moved)) => {
                 let error = spliced.error.map(|error| error.to_string());
                 // Up is towards the target: what came out of the stream.
                 visit.ended(spliced.bytes_down, spliced.bytes_up, error.clone());
@@ -161,8 +163,9 @@ impl ClusterAdapter for HubServices {
             }
             () = self.no_longer_permitted(&cluster, &service, &endpoint) => {
                 let reason = "the service is no longer for this cluster";
-                visit.failed(codes::SERVICE_NOT_ALLOWED, reason);
-                served.ended(0, 0, Some(reason.to_owned()));
+                let (up, down) = moved.so_far();
+                visit.failed_after(up, down, codes::SERVICE_NOT_ALLOWED, reason);
+                served.ended(up, down, Some(reason.to_owned()));
             }
         }
     }
