@@ -7,6 +7,8 @@ mod enrolment;
 #[cfg(test)]
 mod fake_agent;
 #[cfg(test)]
+mod moved;
+#[cfg(test)]
 mod name_bound;
 #[cfg(test)]
 mod neighbours;
