@@ -1,22 +1,17 @@
 //! Extension point: what the hub does with the streams that clusters open. Each goes to the adapter of its `x-mctunnel-proto`; one
 //! that has none is refused, and the refusal is reported and recorded.
 
-use crate::{Hub, codes, entry::Entry};
+use crate::{
+    Hub, codes,
+    entry::Entry,
+    refusals::{Line, Refusals},
+};
 use mctunnel_core::{
     Audit, ClusterName, ErrorCode, Happening, Protocol, observe::SharedObserver, routing, target::Label,
 };
 use mctunnel_tunnel::{Incoming, Offers, RefuseCode, Stream};
-use std::{
-    fmt,
-    net::IpAddr,
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
-use tokio::time::{Instant, sleep_until};
+use std::{fmt, net::IpAddr, pin::Pin, sync::Arc};
+use tokio::time::Instant;
 
 /// The hub's side of a protocol whose streams clusters open. Its twin in the other direction is the agent's `ProxyAdapter`.
 ///
@@ -40,7 +35,7 @@ pub struct FromCluster {
     source: Option<IpAddr>,
     observer: SharedObserver,
     audit: Arc<dyn Audit>,
-    refusals: Arc<AtomicU32>,
+    refusals: Arc<Refusals>,
     since: Instant,
 }
 
@@ -78,18 +73,34 @@ impl FromCluster {
         Some((stream, Served { cluster, observer, since, ended: false }))
     }
 
-    /// It is not served; the agent is told the code and the reason, and the hub's audit log has a record of it.
+    /// It is not served; the agent is told the code and the reason, and the hub's audit log has a record of it. An agent that is refused
+    /// all the time is told late.
     pub fn refuse(self, wire: RefuseCode, stable: ErrorCode, reason: &str) {
-        if let Ok(entry) = Entry::of_stream(&*self.audit, &self.cluster, self.source) {
-            entry.denied(self.asked(), stable, reason);
-        }
-        self.refuse_recorded(wire, stable, reason);
+        let (audit, asked) = (Arc::clone(&self.audit), self.asked());
+        self.deny(Denial { wire, stable, asked, why: reason.to_owned(), told: reason.to_owned(), audit });
     }
 
-    /// As [`FromCluster::refuse`], for who has recorded it, or cannot.
-    pub(crate) fn refuse_recorded(self, wire: RefuseCode, stable: ErrorCode, reason: &str) {
+    /// As [`FromCluster::refuse`], with a record that says more than the agent is told.
+    pub(crate) fn deny(self, denial: Denial) {
+        let refusals = Arc::clone(&self.refusals);
+        refusals.in_turn(move |line| {
+            let Denial { wire, stable, asked, why, told, audit } = denial;
+            if let Line::Written { left_out } = line
+                && let Ok(entry) = Entry::of_stream(&*audit, &self.cluster, self.source)
+            {
+                let why = match left_out {
+                    0 => why,
+                    _ => format!("{why}; {left_out} refused before it have no record: they were too many"),
+                };
+                entry.denied(asked, stable, &why);
+            }
+            self.refuse_at_once(wire, stable, &told);
+        });
+    }
+
+    /// As [`FromCluster::refuse`], at once and without a record: for who has written one, or cannot, and not for what is the agent's fault.
+    pub(crate) fn refuse_at_once(self, wire: RefuseCode, stable: ErrorCode, reason: &str) {
         let (code, service) = (stable.code, self.asked());
-        self.refusals.fetch_add(1, Ordering::Relaxed);
         self.incoming.refuse(wire, &format!("{code}: {reason}"));
         let (cluster, reason) = (self.cluster, reason.to_owned());
         self.observer.observe(&Happening::HubServiceRefused { cluster, service, code, reason });
@@ -103,6 +114,18 @@ impl FromCluster {
             (None, None) => "a stream".to_owned(),
         }
     }
+}
+
+/// Why a stream is refused.
+pub(crate) struct Denial {
+    pub(crate) wire: RefuseCode,
+    pub(crate) stable: ErrorCode,
+    /// What it was for, and why not, for the record.
+    pub(crate) asked: String,
+    pub(crate) why: String,
+    /// What the agent may know of it.
+    pub(crate) told: String,
+    pub(crate) audit: Arc<dyn Audit>,
 }
 
 /// A stream that was reported as opened and is reported as ended when this is dropped, however it ended.
@@ -136,17 +159,15 @@ impl Drop for Served {
 
 impl Hub {
     /// Takes the streams that a cluster opens, each in a task of its own. A task ends with its stream, and the stream with the tunnel.
-    /// An agent that is refused all the time is made to wait: what it opens meanwhile the tunnel's own budget holds back.
+    /// Nothing here waits: what one program in the cluster does, those of other services and protocols do not feel.
     pub(crate) async fn serve_offers(&self, opener: &Opener<'_>, mut offers: Offers) {
-        let refusals = Arc::new(AtomicU32::new(0));
-        let mut patience = Patience::new();
+        let refusals = Arc::new(Refusals::new(self.inner.tasks.clone()));
         while let Some(incoming) = offers.next().await {
             self.serve_offer(opener, incoming, &refusals);
-            patience.after(refusals.swap(0, Ordering::Relaxed)).await;
         }
     }
 
-    fn serve_offer(&self, opener: &Opener<'_>, incoming: Incoming, refusals: &Arc<AtomicU32>) {
+    fn serve_offer(&self, opener: &Opener<'_>, incoming: Incoming, refusals: &Arc<Refusals>) {
         let routed = routing::read_at_hub(incoming.headers(), opener.cluster);
         let (protocol, service) =
             routed.as_ref().map_or((None, None), |(p, service)| (Some(p.clone()), service.clone()));
@@ -169,8 +190,8 @@ impl Hub {
             let reason = format!("this hub offers clusters nothing by the protocol {protocol}");
             return opened.refuse(RefuseCode::NotAllowed, codes::SERVICE_NOT_ALLOWED, &reason);
         };
-        let Some(place) = self.inner.places.take(opener.cluster, opener.generation) else {
-            let reason = "the cluster has as many streams towards the hub as it may";
+        let Some(place) = self.inner.places.take(opener.cluster, opener.generation, &protocol) else {
+            let reason = "the cluster has as many streams of this kind towards the hub as it may";
             return opened.refuse(RefuseCode::TooManyStreams, codes::SERVICE_TOO_MANY, reason);
         };
         let serving = Arc::clone(adapter).serve(opened);
@@ -186,33 +207,6 @@ pub(crate) struct Opener<'a> {
     pub(crate) cluster: &'a ClusterName,
     pub(crate) generation: u64,
     pub(crate) source: Option<IpAddr>,
-}
-
-/// Refusals that cost an agent nothing, and how many a second it may have then: each is a line in the audit log, which others need.
-const REFUSALS_AT_ONCE: u32 = 1_000;
-const REFUSALS_PER_SECOND: u32 = 50;
-
-/// How long an agent that is refused has to wait.
-struct Patience {
-    /// When all that was refused is forgotten.
-    due: Instant,
-}
-
-impl Patience {
-    fn new() -> Self {
-        Self { due: Instant::now() }
-    }
-
-    async fn after(&mut self, refusals: u32) {
-        if refusals == 0 {
-            return;
-        }
-        let each = Duration::from_secs(1) / REFUSALS_PER_SECOND;
-        self.due = self.due.max(Instant::now()) + each * refusals;
-        if let Some(until) = self.due.checked_sub(each * REFUSALS_AT_ONCE) {
-            sleep_until(until).await;
-        }
-    }
 }
 
 // === DynClusterAdapter ===

@@ -14,8 +14,8 @@ pub struct Config {
     pub waiting_handshakes: usize,
     /// Certificates that are issued at the same time; default 8. Each waits for the disk; further ones wait for their turn.
     pub concurrent_enrolments: usize,
-    /// Streams that one tunnel may have open towards the hub; default 256. Further ones are refused. All tunnels of a cluster, those
-    /// that are about to end too, have twice as many.
+    /// Streams of each protocol that one tunnel may have open towards the hub; default 256. Further ones are refused. All tunnels of a
+    /// cluster, those that are about to end too, have twice as many.
     pub streams_from_cluster: usize,
     /// How long streams of a replaced tunnel may go on; default 30 s.
     pub replaced_grace: Duration,
@@ -28,7 +28,8 @@ pub struct Config {
     /// How long a cluster whose tunnel ended counts as reconnecting, and after the start of the hub every cluster; default 30 s.
     /// Requests wait for such a cluster; for any other they are told at once that it is away.
     pub reconnecting: Duration,
-    /// Windows, memory and budgets of each tunnel.
+    /// Windows, memory and budgets of each tunnel. Its `half_open`, default 256, are opens that the hub has not looked at yet: those
+    /// that have a place, and refusals that are late, come on top.
     pub tunnel: mctunnel_tunnel::Config,
     /// The congestion control of each tunnel's TCP connection, for what this end sends; default cubic where
     /// this process may use it.
@@ -38,7 +39,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         let mut tunnel = mctunnel_tunnel::Config::default();
-        // Agents open few streams towards their hub: what waits for our answer, 16 KiB of metadata each, stays small.
+        // Agents open few streams towards their hub: what waits for us, 16 KiB of metadata each, stays small.
         tunnel.budgets.half_open = 256;
         Self {
             handshake_timeout: Duration::from_secs(10),

@@ -69,7 +69,12 @@ impl Entry {
     }
 
     pub(crate) fn failed(self, code: ErrorCode, reason: &str) {
-        self.ended(0, 0, Some(format!("{}: {reason}", code.code)));
+        self.failed_after(0, 0, code, reason);
+    }
+
+    /// It failed when so many bytes had been moved.
+    pub(crate) fn failed_after(self, bytes_up: u64, bytes_down: u64, code: ErrorCode, reason: &str) {
+        self.ended(bytes_up, bytes_down, Some(format!("{}: {reason}", code.code)));
     }
 
     pub(crate) fn ended(self, bytes_up: u64, bytes_down: u64, error: Option<String>) {

@@ -5,6 +5,7 @@ use crate::{
     cluster_adapter::DynClusterAdapter,
     open_users::OpenUsers,
     places::Places,
+    refusals::MOST_LATE,
     registry::{Registry, TunnelStatus},
     sources::Sources,
 };
@@ -145,7 +146,12 @@ impl Builder<'_> {
     }
 
     /// Makes the hub. Nothing listens yet.
-    pub fn build(self) -> Result<Hub, IdentityError> {
+    pub fn build(mut self) -> Result<Hub, IdentityError> {
+        // Streams that have a place, but no answer yet, keep those of no other protocol out.
+        let placed = self.config.streams_from_cluster.saturating_mul(self.adapters.len());
+        let late = usize::try_from(MOST_LATE).unwrap_or(usize::MAX);
+        let half_open = &mut self.config.tunnel.budgets.half_open;
+        *half_open = half_open.saturating_add(placed).saturating_add(late);
         let inner = Inner {
             authority: self.authority.clone(),
             enrolment: self.enrolment.map(Arc::new),

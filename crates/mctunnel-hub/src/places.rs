@@ -1,7 +1,7 @@
-//! The streams that clusters have open towards the hub, counted by tunnel and by cluster: each costs memory here, and agents are not
-//! trusted.
+//! The streams that clusters have open towards the hub, counted by protocol, tunnel and cluster: each costs memory here, and agents are
+//! not trusted. Those of one protocol take no places from another's.
 
-use mctunnel_core::ClusterName;
+use mctunnel_core::{ClusterName, Protocol};
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,9 +9,11 @@ use std::{collections::BTreeMap, sync::Arc};
 /// of the new one out.
 const TUNNELS: usize = 2;
 
-type Live = BTreeMap<ClusterName, BTreeMap<u64, usize>>;
+/// What streams are counted by. Only protocols that the hub serves come here, so these are few.
+type Owner = (ClusterName, Protocol);
+type Live = BTreeMap<Owner, BTreeMap<u64, usize>>;
 
-/// The streams of all clusters, by the generation of their tunnels.
+/// The streams of all clusters, by protocol and by the generation of their tunnels.
 #[derive(Debug)]
 pub(crate) struct Places {
     live: Arc<Mutex<Live>>,
@@ -23,18 +25,19 @@ impl Places {
         Self { live: Arc::default(), most_each }
     }
 
-    /// Counts a stream; `None` when the tunnel, or the cluster, has too many.
-    pub(crate) fn take(&self, cluster: &ClusterName, generation: u64) -> Option<Place> {
+    /// Counts a stream; `None` when the tunnel, or the cluster, has too many of that protocol.
+    pub(crate) fn take(&self, cluster: &ClusterName, generation: u64, protocol: &Protocol) -> Option<Place> {
+        let owner = (cluster.clone(), protocol.clone());
         let mut live = self.live.lock();
-        let (of_tunnel, of_cluster) = match live.get(cluster) {
+        let (of_tunnel, of_cluster) = match live.get(&owner) {
             Some(own) => (own.get(&generation).copied().unwrap_or_default(), own.values().sum()),
             None => (0, 0),
         };
         if of_tunnel >= self.most_each || of_cluster >= self.most_each.saturating_mul(TUNNELS) {
             return None;
         }
-        *live.entry(cluster.clone()).or_default().entry(generation).or_default() += 1;
-        Some(Place { live: Arc::clone(&self.live), cluster: cluster.clone(), generation })
+        *live.entry(owner.clone()).or_default().entry(generation).or_default() += 1;
+        Some(Place { live: Arc::clone(&self.live), owner, generation })
     }
 }
 
@@ -42,14 +45,14 @@ impl Places {
 #[derive(Debug)]
 pub(crate) struct Place {
     live: Arc<Mutex<Live>>,
-    cluster: ClusterName,
+    owner: Owner,
     generation: u64,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut live = self.live.lock();
-        let Some(own) = live.get_mut(&self.cluster) else { return };
+        let Some(own) = live.get_mut(&self.owner) else { return };
         if let Some(count) = own.get_mut(&self.generation) {
             *count -= 1;
             if *count == 0 {
@@ -57,7 +60,7 @@ impl Drop for Place {
             }
         }
         if own.is_empty() {
-            live.remove(&self.cluster);
+            live.remove(&self.owner);
         }
     }
 }
@@ -69,11 +72,13 @@ mod tests {
     #[test]
     fn t22_a_tunnel_has_so_many_streams_and_a_cluster_twice_as_many() {
         let (places, cluster) = (Places::new(3), ClusterName::parse("c1").unwrap());
-        let take = |generation| (0..9).filter_map(|_| places.take(&cluster, generation)).collect::<Vec<_>>();
+        let (tcp, report) = (Protocol::tcp(), Protocol::report());
+        let take = |generation| (0..9).filter_map(|_| places.take(&cluster, generation, &tcp)).collect::<Vec<_>>();
         let (old, new) = (take(1), take(2));
         assert_eq!((old.len(), new.len()), (3, 3), "those of the old tunnel do not keep the new one's out");
         assert!(take(3).is_empty(), "but coming again and again gains nothing");
-        assert!(places.take(&ClusterName::parse("c2").unwrap(), 1).is_some());
+        assert!(places.take(&ClusterName::parse("c2").unwrap(), 1, &tcp).is_some());
+        assert!(places.take(&cluster, 2, &report).is_some(), "those of one protocol keep no other's out");
         drop(old);
         assert_eq!(take(3).len(), 3);
         drop(new);

@@ -2,8 +2,9 @@
 //! of the service; what the two ends say to each other is theirs.
 
 use crate::{
-    cluster_adapter::{ClusterAdapter, FromCluster},
+    cluster_adapter::{ClusterAdapter, Denial, FromCluster},
     codes,
+    counted::{Counted, Moved},
     entry::Entry,
 };
 use mctunnel_core::{
@@ -114,18 +115,23 @@ impl ClusterAdapter for HubServices {
             return opened.refuse(RefuseCode::BadRequest, codes::SERVICE_BAD_REQUEST, "the stream names no service");
         };
         let cluster = opened.cluster().clone();
-        let Ok(mut visit) = Entry::of_stream(&*self.audit, &cluster, opened.source()) else {
-            let reason = "the audit log cannot take another record";
-            return opened.refuse_recorded(RefuseCode::Internal, codes::SERVICE_UNRECORDED, reason);
-        };
         let (endpoint, rule) = match self.permitted(&cluster, &service).await {
             Ok(permitted) => permitted,
             Err(why) => {
-                visit.denied(format!("service {service}: {why}"), codes::SERVICE_NOT_ALLOWED, &why);
-                // Which of the two it is, is not the cluster's business.
-                let told = format!("this hub offers {cluster} no service {service}");
-                return opened.refuse_recorded(RefuseCode::NotAllowed, codes::SERVICE_NOT_ALLOWED, &told);
+                return opened.deny(Denial {
+                    wire: RefuseCode::NotAllowed,
+                    stable: codes::SERVICE_NOT_ALLOWED,
+                    asked: format!("service {service}: {why}"),
+                    why,
+                    // Which of the two it is, is not the cluster's business.
+                    told: format!("this hub offers {cluster} no service {service}"),
+                    audit: Arc::clone(&self.audit),
+                });
             }
+        };
+        let Ok(mut visit) = Entry::of_stream(&*self.audit, &cluster, opened.source()) else {
+            let reason = "the audit log cannot take another record";
+            return opened.refuse_at_once(RefuseCode::Internal, codes::SERVICE_UNRECORDED, reason);
         };
         visit.subject.decision = Some(Decision::allowed(rule));
         visit.subject.destination = Some(Destination { cluster: cluster.clone(), target: endpoint.clone().into() });
@@ -140,15 +146,16 @@ impl ClusterAdapter for HubServices {
                 visit.failed(codes::SERVICE_UNREACHABLE, &reason);
                 // The address is the hub's business.
                 let told = format!("the service {service} cannot be reached from the hub");
-                return opened.refuse_recorded(wire, codes::SERVICE_UNREACHABLE, &told);
+                return opened.refuse_at_once(wire, codes::SERVICE_UNREACHABLE, &told);
             }
         };
         let Some((stream, served)) = opened.join(&format!("hub service {service}")) else {
             return visit.failed(codes::SERVICE_UNREACHABLE, "the tunnel was lost before the service answered");
         };
         visit.started();
+        let moved = Arc::new(Moved::default());
         tokio::select! {
-            spliced = splice(socket, stream) => {
+            spliced = splice(socket, Counted::new(stream, &moved)) => {
                 let error = spliced.error.map(|error| error.to_string());
                 // Up is towards the target: what came out of the stream.
                 visit.ended(spliced.bytes_down, spliced.bytes_up, error.clone());
@@ -156,8 +163,9 @@ impl ClusterAdapter for HubServices {
             }
             () = self.no_longer_permitted(&cluster, &service, &endpoint) => {
                 let reason = "the service is no longer for this cluster";
-                visit.failed(codes::SERVICE_NOT_ALLOWED, reason);
-                served.ended(0, 0, Some(reason.to_owned()));
+                let (up, down) = moved.so_far();
+                visit.failed_after(up, down, codes::SERVICE_NOT_ALLOWED, reason);
+                served.ended(up, down, Some(reason.to_owned()));
             }
         }
     }

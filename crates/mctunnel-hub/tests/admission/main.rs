@@ -7,7 +7,11 @@ mod enrolment;
 #[cfg(test)]
 mod fake_agent;
 #[cfg(test)]
+mod moved;
+#[cfg(test)]
 mod name_bound;
+#[cfg(test)]
+mod neighbours;
 #[cfg(test)]
 mod own_ca;
 #[cfg(test)]

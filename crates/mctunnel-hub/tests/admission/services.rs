@@ -209,6 +209,29 @@ async fn t32_a_stream_is_cut_when_its_service_is_taken_away() {
 }
 
 #[tokio::test]
+async fn what_was_moved_before_a_service_was_taken_away_stands_in_the_record() {
+    let (mut stage, services, records) = stage().await;
+    let target = Target::start(&mut stage).await;
+    services.replace(BTreeMap::from([(name("hub-apiserver"), target.service(&["c1"], &[]))]));
+    let agent = stage.honest_agent("c1").await;
+    let service = name("hub-apiserver");
+    let opened = agent.open_at_hub(&Protocol::tcp(), Some(&service), Priority::Normal, LIMIT).await.unwrap();
+    let (mut reader, mut writer) = tokio::io::split(opened);
+    let sent = vec![7; 1 << 20];
+    let mut back = vec![0; sent.len()];
+    let both = async { tokio::join!(writer.write_all(&sent), reader.read_exact(&mut back)) };
+    let (written, read) = timeout(LIMIT, both).await.unwrap();
+    assert_eq!((written.unwrap(), read.unwrap()), ((), 1 << 20));
+
+    services.replace(ServiceTable::new());
+    let ended = stage.seen.wait("its end", |h| matches!(h, Happening::StreamEnded { .. })).await;
+    let Happening::StreamEnded { bytes_up, bytes_down, error, .. } = ended else { unreachable!("it was waited for") };
+    assert_eq!((bytes_up, bytes_down), (1 << 20, 1 << 20), "{error:?}");
+    assert_eq!(error.as_deref(), Some("the service is no longer for this cluster"));
+    assert_eq!(records.moved(), [(1 << 20, 1 << 20)], "{:?}", records.all());
+}
+
+#[tokio::test]
 async fn t23_a_stream_to_the_hub_cannot_claim_another_cluster() {
     let (mut stage, services, _) = stage().await;
     let mut target = Target::start(&mut stage).await;

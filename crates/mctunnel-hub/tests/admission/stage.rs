@@ -77,22 +77,27 @@ impl Stage {
         lifetime: Duration,
         change: impl FnOnce(&mut Config),
     ) -> Self {
-        Self::start_offering(dir, authority, lifetime, change, |_| None).await
+        Self::start_offering(dir, authority, lifetime, change, |_| Vec::new()).await
     }
 
     /// A hub that offers services to clusters.
     pub(crate) async fn offering(services: impl FnOnce(SharedClusters) -> Arc<HubServices>) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let authority = HubAuthority::open_or_create(dir.path(), &[]).unwrap();
-        Self::start_offering(dir, authority, AGENT_CERTIFICATE_LIFETIME, |_| {}, |clusters| Some(services(clusters)))
-            .await
+        Self::adapting_with(|_| {}, |clusters| vec![services(clusters)]).await
     }
 
     /// A hub with other knobs, and with somebody who serves the streams that clusters open.
     pub(crate) async fn adapting(change: impl FnOnce(&mut Config), adapter: Arc<dyn DynClusterAdapter>) -> Self {
+        Self::adapting_with(change, |_| vec![adapter]).await
+    }
+
+    /// The same with several of them.
+    pub(crate) async fn adapting_with(
+        change: impl FnOnce(&mut Config),
+        adapters: impl FnOnce(SharedClusters) -> Vec<Arc<dyn DynClusterAdapter>>,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let authority = HubAuthority::open_or_create(dir.path(), &[]).unwrap();
-        Self::start_offering(dir, authority, AGENT_CERTIFICATE_LIFETIME, change, |_| Some(adapter)).await
+        Self::start_offering(dir, authority, AGENT_CERTIFICATE_LIFETIME, change, adapters).await
     }
 
     async fn start_offering(
@@ -100,7 +105,7 @@ impl Stage {
         authority: HubAuthority,
         lifetime: Duration,
         change: impl FnOnce(&mut Config),
-        services: impl FnOnce(SharedClusters) -> Option<Arc<dyn DynClusterAdapter>>,
+        adapters: impl FnOnce(SharedClusters) -> Vec<Arc<dyn DynClusterAdapter>>,
     ) -> Self {
         let mut config = Config::default();
         change(&mut config);
@@ -114,8 +119,8 @@ impl Stage {
         let records = Records::default();
         let hub = Hub::builder(&authority, Arc::new(clusters.clone())).config(config).observer(observer);
         let mut hub = hub.enrolment(enrolment).audit(Arc::new(records.clone()));
-        if let Some(services) = services(Arc::new(clusters.clone())) {
-            hub = hub.cluster_adapter(services);
+        for adapter in adapters(Arc::new(clusters.clone())) {
+            hub = hub.cluster_adapter(adapter);
         }
         let hub = hub.build().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -135,6 +140,16 @@ impl Stage {
         drop(self.tasks);
         let authority = HubAuthority::open_or_create(self.dir.path(), &[]).unwrap();
         Self::start(self.dir, authority, AGENT_CERTIFICATE_LIFETIME, |_| {}).await
+    }
+
+    /// Another hub with the same certificates and clusters, at that address; gives what it reports.
+    pub(crate) async fn another_hub(&mut self, address: SocketAddr) -> Arc<Recorder> {
+        let seen = Arc::new(Recorder::default());
+        let hub = Hub::builder(&self.authority, Arc::new(self.clusters.clone())).observer(seen.clone());
+        let hub = hub.build().unwrap();
+        let listener = TcpListener::bind(address).await.unwrap();
+        self.tasks.spawn(async move { hub.serve_tunnels(listener, hub.stopping()).await });
+        seen
     }
 
     /// A join token for so many agents of a cluster.
@@ -315,11 +330,19 @@ impl Recorder {
 
 /// An audit log in memory, one line each.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Records(Arc<Mutex<Vec<String>>>, Arc<AtomicBool>);
+pub(crate) struct Records(Arc<Mutex<Vec<Record>>>, Arc<AtomicBool>);
+
+/// A line, and the bytes up and down that it has.
+type Record = (String, (u64, u64));
 
 impl Records {
     pub(crate) fn all(&self) -> Vec<String> {
-        self.0.lock().clone()
+        self.0.lock().iter().map(|(line, _)| line.clone()).collect()
+    }
+
+    /// The bytes up and down of each.
+    pub(crate) fn moved(&self) -> Vec<(u64, u64)> {
+        self.0.lock().iter().map(|(_, moved)| *moved).collect()
     }
 
     /// Takes nothing from now on, or again.
@@ -344,6 +367,7 @@ impl AuditSlot for Slot {
         let decision = subject.decision.as_ref().expect("it was decided");
         let verb = if decision.is_allowed() { "allowed" } else { "denied" };
         let end = outcome.error.clone().unwrap_or_else(|| "ended cleanly".to_owned());
-        self.0.0.lock().push(format!("{who} {verb} {}: {end}", decision.rule()));
+        let line = format!("{who} {verb} {}: {end}", decision.rule());
+        self.0.0.lock().push((line, (outcome.bytes_up, outcome.bytes_down)));
     }
 }
