@@ -5,14 +5,14 @@ fail() { echo "$*"; exit 1; }
 
 # --- kubectl, in the foreground and in the background ---
 
-k() { timeout --foreground -k 5 "${limit:-60}" "${place[@]}" "$kubectl" --kubeconfig "$work/$cluster.kubeconfig" --cache-dir "$tmp/cache" "$@"; }
+k() { timeout --foreground -k 5 "${limit:-60}" "${place[@]}" "$kubectl" --kubeconfig "$kubeconfig" --cache-dir "$tmp/cache" "$@"; }
 
 # start OUTPUT KUBECTL-ARGUMENTS...: sets $job
 start() {
   local out=$1
   shift
   : >"$out"
-  "${place[@]}" "$kubectl" --kubeconfig "$work/$cluster.kubeconfig" --cache-dir "$tmp/cache" "$@" >"$out" 2>&1 <&0 &
+  "${place[@]}" "$kubectl" --kubeconfig "$kubeconfig" --cache-dir "$tmp/cache" "$@" >"$out" 2>&1 <&0 &
   job=$!
 }
 
@@ -53,6 +53,7 @@ neighbour_cannot_reach() {
   local other status=0
   for other in $clusters; do
     [ "$other" != "$cluster" ] || continue
+    status=0
     in_net "$cluster" curl -sk --connect-timeout 2 "$(cat "$state/$other/server")/readyz" && fail "it reaches $other" || status=$?
     equal "curl status $status" "curl status 28"
   done
@@ -75,7 +76,7 @@ get_raw() {
 }
 
 refused_token() {
-  sed 's/tokenFile: .*}/token: wrong}/' "$work/$cluster.kubeconfig" >"$tmp/wrong.kubeconfig"
+  sed 's/tokenFile: .*}/token: wrong}/' "$kubeconfig" >"$tmp/wrong.kubeconfig"
   k --kubeconfig "$tmp/wrong.kubeconfig" get nodes >"$tmp/out" 2>&1 && fail "a wrong token is taken"
   grep -qiE 'unauthorized|must be logged in' "$tmp/out" || fail "$(cat "$tmp/out")"
 }
@@ -153,10 +154,11 @@ exec_status() {
 }
 
 exec_tty() {
-  local command
-  printf -v command '%q ' "${place[@]}" "$kubectl" --kubeconfig "$work/$cluster.kubeconfig" --cache-dir "$tmp/cache" exec -it counter -- sh
+  local command status=0
+  printf -v command '%q ' "${place[@]}" "$kubectl" --kubeconfig "$kubeconfig" --cache-dir "$tmp/cache" exec -it counter -- sh
   { sleep 2; echo 'tty; test -t 0 && echo is-a-$((40 + 2))'; sleep 1; echo 'exit 5'; sleep 2; } |
-    timeout 30 script -qec "$command" /dev/null >"$tmp/tty" 2>&1 && fail "the shell's status is lost"
+    timeout 30 script -qec "$command" /dev/null >"$tmp/tty" 2>&1 || status=$?
+  equal "$status" 5 # the shell's
   grep -q '^/dev/pts/' "$tmp/tty" && grep -q '^is-a-42' "$tmp/tty" || fail "$(cat "$tmp/tty")"
 }
 
@@ -171,12 +173,13 @@ attach() {
   end
 }
 
-copy() {
+copy() { # BYTES
   local limit=300
-  k cp "$work/payload" "default/counter:/tmp/$object" >/dev/null
-  equal "$(k exec counter -- sha256sum "/tmp/$object" | cut -c1-64)" "$(digest <"$work/payload")"
+  head -c "$1" "$work/payload" >"$tmp/payload"
+  k cp "$tmp/payload" "default/counter:/tmp/$object" >/dev/null
+  equal "$(k exec counter -- sha256sum "/tmp/$object" | cut -c1-64)" "$(digest <"$tmp/payload")"
   k cp "default/counter:/tmp/$object" "$tmp/back" >/dev/null
-  equal "$(digest <"$tmp/back")" "$(digest <"$work/payload")"
+  equal "$(digest <"$tmp/back")" "$(digest <"$tmp/payload")"
   k exec counter -- rm "/tmp/$object"
 }
 
@@ -214,11 +217,22 @@ service_path() {
   equal "$(api '/api/v1/namespaces/kube-system/services/other/proxy-service/' -o /dev/null -w '%{http_code}')" 403
 }
 
-# Each request of a connection is routed by itself.
-one_connection() {
-  local other urls=()
-  for other in $clusters $clusters; do urls+=("https://$gateway/$other/version"); done
-  equal "$(curl "${curl_flags[@]}" "$1" -w '%{num_connects} ' -o /dev/null -o /dev/null -o /dev/null -o /dev/null "${urls[@]}")" '1 0 0 0 '
+# Each request of a connection is routed by itself: it is answered by the cluster that it names, in turn.
+one_connection() { # CURL-FLAG
+  local other told name i=0 asked=() said="" expected="" web=api/v1/namespaces/default/services/web/proxy-service
+  for other in $clusters $clusters; do
+    asked+=(-o "$tmp/body.$i" "https://$gateway/$other/$web/ping?n=$i")
+    expected+="$([ $i = 0 ] && echo 1 || echo 0) 200 $other /ping?n=$i;"
+    i=$((i + 1))
+  done
+  curl "${curl_flags[@]}" "$1" -D "$tmp/heads" -w '%{num_connects} %{http_code}\n' "${asked[@]}" >"$tmp/told"
+  sed -n 's/\r$//; s/^x-probe-name: //Ip' "$tmp/heads" >"$tmp/names"
+  i=0
+  while read -r told <&3 && read -r name <&4; do
+    said+="$told $name $(cat "$tmp/body.$i");"
+    i=$((i + 1))
+  done 3<"$tmp/told" 4<"$tmp/names"
+  equal "$said" "$expected"
 }
 
 unknown_cluster() {
@@ -228,14 +242,61 @@ unknown_cluster() {
   grep -q '"kind": *"Status"' "$tmp/out" || fail "$(cat "$tmp/out")"
 }
 
+# The agent that was told nothing of its cluster knows it as one in a pod does: it asks with the account of the pod.
+found_in_pod() {
+  local pid
+  [ "$cluster" = "$in_pod" ] || return 0
+  read -r pid _ <"$work/agent-$cluster.pid"
+  if tr '\0' '\n' <"/proc/$pid/cmdline" | grep -E 'kubeconfig|kube-api'; then fail "it was told"; fi
+  tr '\0' '\n' <"/proc/$pid/environ" | grep '^KUBECONFIG=' && fail "it was told"
+  grep -F '"username":"system:serviceaccount:kube-system:mct-agent"' "$dir/audit.log" >"$tmp/asked"
+  grep -F '"resource":"endpointslices"' "$tmp/asked" | grep -F '"code":200' >"$tmp/answered" || fail "$(tail -n 3 "$work/agent-$cluster.log")"
+  get
+  service_path
+}
+
+# --- a watch that is older than most connections: it sees nothing until the end ---
+
+long_watch_begins() {
+  local version
+  k create -f - >/dev/null <<<"$(watched early)"
+  for version in "$old_version" "$new_version"; do
+    spawn "$work" "watch-$cluster-$version" "${place[@]}" "$cache/$version/kubectl" --kubeconfig "$kubeconfig" --cache-dir "$work/watch-cache" \
+      get configmaps -l watched=yes --watch --output-watch-events --no-headers
+    disown # it outlives this check
+    wait_for '^ADDED +early ' "$work/watch-$cluster-$version.log"
+  done
+}
+
+watched() { # NAME
+  printf '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "%s", "namespace": "default", "labels": {"watched": "yes"}}}' "$1"
+}
+
+long_watch_sees_an_event() {
+  local version log silent
+  for version in "$old_version" "$new_version"; do
+    log=$work/watch-$cluster-$version.log
+    alive "$work/watch-$cluster-$version.pid" || fail "the watch of kubectl $version ended: $(tail -n 1 "$log")"
+    silent=$(($(date +%s) - $(stat -c %Y "$log")))
+  done
+  k create -f - >/dev/null <<<"$(watched late)"
+  for version in "$old_version" "$new_version"; do
+    log=$work/watch-$cluster-$version.log
+    wait_for '^ADDED +late ' "$log" 5
+    equal "$(awk '{print $1, $2}' "$log" | tr '\n' ' ')" "ADDED early ADDED late "
+    stop "$work/watch-$cluster-$version.pid"
+  done
+  echo "after $silent s without one"
+}
+
 # --- load ---
 
 storm() { probe storm -watches 150 -requests 1000 "$@"; }
 
-directly() { # COMMAND...: without mctunnel, from inside the cluster; in a subshell
-  local mode=direct
+by_way() { # MODE COMMAND...: not by the mode of the run; in a subshell
+  local mode=$1
   enter "$cluster"
-  "$@"
+  "${@:2}"
 }
 
 # beside FLAGS...: how much a 1 GB download beside them moves the p99 of small requests, with 150 watches open all the time: in the
@@ -249,7 +310,7 @@ beside() {
     through=/api/v1/namespaces/default/services/web/proxy-service/$large
     straight=http://$(k get pod helloworld -o 'jsonpath={.status.podIP}'):8080/$large
   fi
-  direct=$(directly probe beside -rounds 3 -watches 150 -download "$straight" "$@")
+  direct=$(by_way direct probe beside -rounds 3 -watches 150 -download "$straight" "$@")
   echo "direct: $direct"
   [ "$mode" != direct ] || return 0
   tunnel=$(probe beside -rounds 3 -watches 150 -download "$through" "$@")

@@ -18,7 +18,7 @@ make_cert() { # FILE CA SUBJECT USAGE [NAMES]
 }
 
 make_pki() {
-  local names="DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc"
+  local names="DNS:localhost,DNS:$name.hub.example.com,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc"
   mkdir -p "$pki"
   make_ca ca
   make_ca front-proxy-ca

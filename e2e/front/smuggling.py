@@ -308,7 +308,7 @@ def run(name, port, target):
             problems.append(f"{what}: smuggled; the target saw {seen}, the client got {answer[:300]!r}")
         if own in seen and own not in answered and b" 200 " in answer.partition(b"\r\n")[0] and not data.startswith(b"HEAD "):
             problems.append(f"{what}: an answer was lost; the target saw {seen}, the client got {answer[:300]!r}")
-    print(f"{name}: {count} inputs, {accepted} reached the target, {len(problems)} problems", flush=True)
+    print(f"T15 {name}: {count} inputs, {accepted} reached the target, {len(problems)} problems", flush=True)
     return [f"{name}: {problem}" for problem in problems]
 
 

@@ -18,7 +18,7 @@ func storm(args []string) error {
 	to := addClientFlags(flags)
 	watches := flags.Int("watches", 150, "concurrent watches")
 	requests := flags.Int("requests", 1000, "concurrent requests")
-	limit := flags.Duration("limit", time.Minute, "for each of the three steps")
+	limit := flags.Duration("limit", 10*time.Second, "for each of the three steps")
 	_ = flags.Parse(args)
 	c, err := to.client()
 	if err != nil {
@@ -32,23 +32,25 @@ func storm(args []string) error {
 	defer c.delete(object)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	began := time.Now()
 	field, err := c.openWatches(ctx, object, *watches, *limit)
 	if err != nil {
 		return fmt.Errorf("opening watches: %w", err)
 	}
+	opening := time.Since(began)
 	times, err := c.burst("/api/v1/namespaces/default/pods", *requests, *limit)
 	if err != nil {
 		return fmt.Errorf("requests beside watches: %w", err)
 	}
-	began := time.Now()
+	began = time.Now()
 	if err := c.touch(object); err != nil {
 		return err
 	}
 	if err := field.expect("storm-touched", *limit); err != nil {
 		return fmt.Errorf("a change after the requests: %w", err)
 	}
-	fmt.Printf("%d requests: %v; %d watches saw a change within %v\n",
-		*requests, summarise(times), *watches, time.Since(began).Round(time.Millisecond))
+	fmt.Printf("%d watches open within %v; %d requests: %v; a change seen by all within %v; the limit of each is %v\n",
+		*watches, opening.Round(time.Millisecond), *requests, summarise(times), time.Since(began).Round(time.Millisecond), *limit)
 	return nil
 }
 

@@ -78,6 +78,11 @@ impl Repo {
             .filter(|file| file.path.ends_with(".rs") && HOMES.iter().any(|home| file.path.starts_with(home)))
     }
 
+    /// The scripts that check end to end.
+    pub(crate) fn scripts(&self) -> impl Iterator<Item = &File> {
+        self.files.iter().filter(|file| is_script(&file.path))
+    }
+
     /// Our Markdown.
     pub(crate) fn markdown(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.path.ends_with(".md"))
@@ -85,7 +90,13 @@ impl Repo {
 }
 
 fn is_text(path: &str) -> bool {
-    NAMES.contains(&path) || ENDINGS.iter().any(|ending| path.ends_with(ending))
+    NAMES.contains(&path) || ENDINGS.iter().any(|ending| path.ends_with(ending)) || is_script(path)
+}
+
+/// What `e2e/` runs has no ending, or is Python.
+fn is_script(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    path.starts_with("e2e/") && (name.ends_with(".py") || !name.contains('.'))
 }
 
 fn slashed(path: &Path) -> String {

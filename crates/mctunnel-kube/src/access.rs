@@ -3,12 +3,13 @@
 
 use crate::{ApiServer, KubeError};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use mctunnel_core::{Roots, Secret};
 use secrecy::ExposeSecret as _;
 use std::{
     fmt,
     fmt::Write as _,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -35,13 +36,10 @@ impl ClusterAccess {
         Self::from_config(config)
     }
 
-    /// From a kubeconfig file, in its current context or the named one.
+    /// From a kubeconfig file, or a list of them as kubectl takes it, in the current context or the named one.
     pub async fn from_kubeconfig(path: &Path, context: Option<&str>) -> Result<Self, KubeError> {
-        let unusable = |source: kube::config::KubeconfigError| KubeError::Kubeconfig {
-            path: path.to_owned(),
-            source: source.into(),
-        };
-        let file = Kubeconfig::read_from(path).map_err(unusable)?;
+        let unusable = |source: KubeconfigError| KubeError::Kubeconfig { path: path.to_owned(), source: source.into() };
+        let file = read(path).map_err(unusable)?;
         if has_proxy(&file, context) {
             return Err(KubeError::ProxyUrl);
         }
@@ -107,6 +105,33 @@ impl fmt::Debug for ClusterAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClusterAccess").field("server", &self.server.endpoint.to_string()).finish_non_exhaustive()
     }
+}
+
+/// What is in a kubeconfig. A path that is no file is a list, as in the variable KUBECONFIG: like kubectl, the first file that has
+/// something of a name counts, and one that is not there is passed over.
+fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
+    let alone = Kubeconfig::read_from(path);
+    if !alone.as_ref().is_err_and(is_not_there) {
+        return alone;
+    }
+    let mut merged: Option<Kubeconfig> = None;
+    for file in std::env::split_paths(path).filter(|file| !file.as_os_str().is_empty()) {
+        let mut next = match Kubeconfig::read_from(file) {
+            Err(error) if is_not_there(&error) => continue,
+            next => next?,
+        };
+        // What kubectl writes when there is none.
+        next.current_context = next.current_context.filter(|context| !context.is_empty());
+        merged = Some(match merged {
+            Some(before) => before.merge(next)?,
+            None => next,
+        });
+    }
+    merged.map_or(alone, Ok)
+}
+
+fn is_not_there(error: &KubeconfigError) -> bool {
+    matches!(error, KubeconfigError::ReadConfig(source, _) if source.kind() == io::ErrorKind::NotFound)
 }
 
 /// Whether the cluster of a context is to be reached through a proxy.

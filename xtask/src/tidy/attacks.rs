@@ -1,5 +1,6 @@
 //! The attacks of docs/security/tests.md: each has a number, and the table says which tests show it. A test that shows one begins
-//! with its number, as in `t07_each_request_is_routed_by_itself`; the last column is written from those names.
+//! with its number, as in `t07_each_request_is_routed_by_itself`, or in a script of `e2e/` as in `"T10 Alice cannot exec"`; the last
+//! column is written from those names.
 
 use super::Finding;
 use crate::repo::Repo;
@@ -53,7 +54,7 @@ pub(crate) fn rewritten(repo: &Repo) -> Result<String> {
 fn linked(places: &[String]) -> String {
     let links = places.iter().map(|place| {
         let name = place.rsplit_once("crates/").map_or(place.as_str(), |(_, name)| name);
-        format!("[{}](../../{place})", name.trim_end_matches(".rs"))
+        format!("[{}](../../{place})", name.trim_end_matches(".rs").trim_end_matches(".py"))
     });
     links.collect::<Vec<_>>().join(", ")
 }
@@ -77,6 +78,13 @@ fn shown(repo: &Repo) -> BTreeMap<String, Vec<String>> {
             }
         }
     }
+    for file in repo.scripts() {
+        for name in file.text.split('"').filter(|text| text.starts_with('T')) {
+            for word in name.split(' ').take_while(|word| is_number(&word.to_lowercase())) {
+                shown.entry(word.to_owned()).or_default().insert(file.path.clone());
+            }
+        }
+    }
     shown.into_iter().map(|(number, places)| (number, places.into_iter().collect())).collect()
 }
 
@@ -97,11 +105,17 @@ mod tests {
             (TABLE, &table),
             ("crates/a/src/lib.rs", "fn t01_t02_both() {}\nasync fn t01_again() {}\nfn trivial() {}\n"),
             ("crates/b/tests/x.rs", "fn t01_there() {}\n"),
+            ("e2e/run", "check \"T02 it holds\" holds # T01\n"),
+            ("e2e/front/all.py", "print(f\"T02 {name}\")\n"),
         ]);
         let text = rewritten(&repo).unwrap();
         let both = "[a/src/lib](../../crates/a/src/lib.rs)";
         let there = "[b/tests/x](../../crates/b/tests/x.rs)";
-        assert_eq!(text, format!("{ROWS}| T01 | a | b | {both}, {there} |\n| T02 | c | d | {both} |\nmore\n"));
+        let scripts = "[e2e/front/all](../../e2e/front/all.py), [e2e/run](../../e2e/run)";
+        assert_eq!(
+            text,
+            format!("{ROWS}| T01 | a | b | {both}, {there} |\n| T02 | c | d | {both}, {scripts} |\nmore\n")
+        );
         assert_eq!(listed(&repo).len(), 1);
         assert_eq!(listed(&Repo::of(&[(TABLE, &text), ("crates/a/src/lib.rs", "fn t03_new() {}\n")])).len(), 2);
     }

@@ -55,7 +55,7 @@ pub(super) const AGENT: &[Setting] = &[
             "kubeconfig",
             "FILE",
             None,
-            "Where the kube-apiserver is and how the agent watches endpoints; in a pod, its service account is used without it",
+            "Where the kube-apiserver is and how the agent watches endpoints, or a list of such files as kubectl takes it; in a pod, its service account is used without it",
         )
     },
     one("kube_context", "NAME", None, "The context of the kubeconfig to use, instead of the current one"),

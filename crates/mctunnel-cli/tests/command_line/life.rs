@@ -1,7 +1,7 @@
 //! From start to end: ready files, health, signals, the demo.
 
-use crate::rig::{Hub, Role, get, mctunnel, ran, request, until};
-use serde_json::Value;
+use crate::rig::{Greeter, Hub, Role, get, mctunnel, ran, request, until};
+use serde_json::{Value, json};
 use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
@@ -207,4 +207,32 @@ fn the_demo_works_and_ends() {
     assert!(!std::path::Path::new(dir.trim_end_matches('.')).exists(), "its files are gone");
     let once = ran(mctunnel(&["demo"]).env("DEMO_ONCE", "1"));
     assert_eq!(once.status, Some(0), "{once:?}");
+}
+
+#[test]
+fn the_demo_reaches_the_cluster_of_whoever_looks() {
+    let api = Greeter::start();
+    let dir = tempfile::tempdir().expect("a directory");
+    // A list, as kubectl takes it: one file names the other's cluster.
+    let context = json!({"current-context": "own", "contexts": [{"name": "own", "context": {"cluster": "own"}}]});
+    let cluster = json!({"clusters": [{"name": "own", "cluster": {"server": format!("http://{}", api.address)}}]});
+    let files = [("context", context), ("cluster", cluster)].map(|(name, config)| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, config.to_string()).expect("a kubeconfig");
+        path
+    });
+    let list = std::env::join_paths(&files).expect("no colon in a path");
+    let demo = ran(mctunnel(&["demo", "--once"]).env("KUBECONFIG", &list));
+    assert_eq!(demo.status, Some(0), "{demo:?}");
+    let own = format!("the API of cluster-a is your own, from KUBECONFIG={}", list.display());
+    // What the test's server says; the sample of cluster-a would greet.
+    for part in [
+        own.as_str(),
+        " 200 /version\n",
+        " 200 hello from cluster-a, for /ping",
+        " 200 hello from cluster-b, for /version",
+    ] {
+        assert!(demo.out.contains(part), "{part}\n{}", demo.out);
+    }
+    assert!(!demo.out.contains("hello from cluster-a, for /version"), "{}", demo.out);
 }

@@ -23,7 +23,7 @@ pub(crate) fn mctunnel(arguments: &[&str]) -> Command {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy().to_ascii_uppercase();
         if text.starts_with("MCTUNNEL_")
-            || ["RUST_LOG", "HTTPS_PROXY", "NO_PROXY", "DEMO_ONCE"].contains(&text.as_str())
+            || ["RUST_LOG", "HTTPS_PROXY", "NO_PROXY", "DEMO_ONCE", "KUBECONFIG"].contains(&text.as_str())
         {
             command.env_remove(name);
         }

@@ -104,6 +104,44 @@ async fn a_context_chooses_the_cluster() {
     assert_eq!(access(&config, Some("x")).await.unwrap_err().code().code, "MCT-KUBE-KUBECONFIG");
 }
 
+/// As the variable KUBECONFIG has it: the first file to name something wins, and one that is not there is passed over.
+#[tokio::test]
+async fn a_list_of_files_is_merged() {
+    let dir = tempfile::tempdir().unwrap();
+    let list = |files: &[&str]| std::env::join_paths(files.iter().map(|file| dir.path().join(file))).unwrap();
+    let put = |file: &str, config: &Value| std::fs::write(dir.path().join(file), config.to_string()).unwrap();
+    let a = kubeconfig(&[("a", json!({"server": "https://10.0.0.1", "certificate-authority": "ca.crt"}))]);
+    let [mut context, mut cluster] = [a.clone(), a];
+    context["clusters"] = json!([]);
+    cluster["current-context"] = json!("");
+    put("context", &context);
+    put("cluster", &cluster);
+    put(
+        "other",
+        &kubeconfig(&[("a", json!({"server": "http://10.0.0.2:2"})), ("b", json!({"server": "http://10.0.0.3:3"}))]),
+    );
+    std::fs::write(dir.path().join("ca.crt"), PEM).unwrap();
+    std::fs::write(dir.path().join("broken"), "no: [").unwrap();
+    for (files, context, expected) in [
+        (["context", "cluster", "missing"], None, "10.0.0.1:443"),
+        (["missing", "cluster", "context"], None, "10.0.0.1:443"),
+        (["cluster", "other", "context"], None, "10.0.0.1:443"),
+        (["other", "cluster", "context"], None, "10.0.0.2:2"),
+        (["cluster", "other", "missing"], Some("b"), "10.0.0.3:3"),
+    ] {
+        let access = ClusterAccess::from_kubeconfig(list(&files).as_ref(), context).await.unwrap();
+        assert_eq!(access.api_server().endpoint.to_string(), expected, "{files:?}");
+    }
+    for files in [&["missing", "not there"][..], &["cluster", "broken", "context"], &["context"]] {
+        let error = ClusterAccess::from_kubeconfig(list(files).as_ref(), None).await.unwrap_err();
+        assert_eq!(error.code().code, "MCT-KUBE-KUBECONFIG", "{files:?}");
+    }
+    // A file that is there is no list, whatever its name.
+    put("a:b", &kubeconfig(&[("c", json!({"server": "http://10.0.0.4:4"}))]));
+    let access = ClusterAccess::from_kubeconfig(&dir.path().join("a:b"), None).await.unwrap();
+    assert_eq!(access.api_server().endpoint.to_string(), "10.0.0.4:4");
+}
+
 #[test]
 fn outside_a_pod_there_is_no_pod() {
     if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
