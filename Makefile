@@ -10,6 +10,7 @@ MCTUNNEL := $(TARGET_DIR)/release/mctunnel
 
 # run-hub, run-agent
 DATA_DIR ?= .run/hub
+HUB_ADDR_FROM := $(origin HUB_ADDR)
 HUB_ADDR ?= 127.0.0.1:8443
 CLUSTER_NAME ?= cluster-a
 JOIN ?=
@@ -22,6 +23,8 @@ INSECURE_SERVICE ?=
 HUB_TRUST ?= --auth-config quickstart/auth.yaml --policy quickstart/policy.yaml
 HUB_FLAGS ?=
 AGENT_FLAGS ?=
+# A bundle that is given knows its hub; HUB_ADDR is for another way there
+AGENT_HUB = $(if $(JOIN),$(if $(filter-out undefined,$(HUB_ADDR_FROM)),--hub "$(HUB_ADDR)"),--hub "$(HUB_ADDR)")
 JOIN_FILE = $(or $(JOIN),$(DATA_DIR)/joins/$(CLUSTER_NAME).join)
 
 # bench, e2e, soak, fuzz
@@ -62,7 +65,7 @@ run-hub: build ## A hub on 0.0.0.0:8080 and 8443 (DATA_DIR=.run/hub, HUB_TRUST=q
 	$(MCTUNNEL) hub --data-dir "$(DATA_DIR)" $(HUB_TRUST) $(HUB_FLAGS)
 
 run-agent: build join ## An agent (HUB_ADDR=host:8443 CLUSTER_NAME=cluster-a [JOIN=file] [ALLOW_SERVICE="ns/name ..."])
-	$(MCTUNNEL) agent --join "$(JOIN_FILE)" --hub "$(HUB_ADDR)" $(foreach target,$(ALLOW),--allow "$(target)") \
+	$(MCTUNNEL) agent --join "$(JOIN_FILE)" $(AGENT_HUB) $(foreach target,$(ALLOW),--allow "$(target)") \
 		$(foreach service,$(ALLOW_SERVICE),--allow-service "$(service)") $(foreach pin,$(PIN_SERVICE),--pin-service "$(pin)") \
 		$(foreach service,$(INSECURE_SERVICE),--insecure-service "$(service)") $(AGENT_FLAGS)
 
