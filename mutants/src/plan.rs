@@ -56,6 +56,24 @@ const PLAN: &[Part] = &[
         tests: &[("mctunnel-agent", "lib")],
     },
     Part {
+        name: "allow",
+        package: "mctunnel-agent",
+        files: &["allow.rs", "allow/rule.rs", "allow/special.rs"],
+        tests: &[("mctunnel-agent", "lib")],
+    },
+    Part {
+        name: "services",
+        package: "mctunnel-kube",
+        files: &["service_allow.rs"],
+        tests: &[("mctunnel-kube", "lib")],
+    },
+    Part {
+        name: "names",
+        package: "mctunnel-authn",
+        files: &["names.rs", "chain.rs", "shown.rs", "oidc/claims.rs"],
+        tests: &[("mctunnel-authn", "lib"), ("mctunnel-authn", "authn")],
+    },
+    Part {
         name: "policy",
         package: "mctunnel-policy",
         files: &[
