@@ -74,6 +74,12 @@ const PLAN: &[Part] = &[
         tests: &[("mctunnel-authn", "lib"), ("mctunnel-authn", "authn")],
     },
     Part {
+        name: "checkpoint",
+        package: "mctunnel-gateway",
+        files: &["checkpoint.rs", "checkpoint/permit.rs", "checkpoint/recording.rs"],
+        tests: &[("mctunnel-gateway", "lib"), ("mctunnel-gateway", "connect")],
+    },
+    Part {
         name: "policy",
         package: "mctunnel-policy",
         files: &[
@@ -81,10 +87,14 @@ const PLAN: &[Part] = &[
             "circumstance/facts.rs",
             "circumstance/window.rs",
             "compile.rs",
+            "condition.rs",
+            "condition/subset.rs",
+            "condition/variables.rs",
             "names.rs",
             "policy.rs",
             "rule.rs",
             "rule/asked.rs",
+            "rule/cover.rs",
             "rule/path.rs",
             "rule/read.rs",
             "rule/resource.rs",
