@@ -183,6 +183,9 @@ mod tests {
             "a\u{1b}[31m",
             "a\0",
             "a\u{2028}b",
+            "a\u{2029}b",
+            "a\u{85}b",
+            "a\u{3000}",
             "\u{a0}a",
             "\u{fffd}",
             &long,
@@ -190,20 +193,44 @@ mod tests {
             assert!(rules("", &[]).user(bad).is_err(), "{bad:?}");
             assert!(rules("corp:", &[]).user(bad).is_err(), "{bad:?}");
         }
-        for good in ["alice", "alice@example.com", "Ünal Ö", "https://idp/x#1", "a b"] {
+        let longest = "a".repeat(LONGEST);
+        for good in ["alice", "alice@example.com", "Ünal Ö", "https://idp/x#1", "a b", &longest] {
             assert_eq!(rules("", &[]).user(good).unwrap().as_ref(), good);
         }
+        assert_eq!(rules("corp:", &[]).user(&longest), Err(BadName::TooLong), "with its prefix it is too long");
     }
 
     #[test]
     fn prefixes_and_targets_are_checked_before_they_are_used() {
         for bad in ["system:", "System:x:", "a\n", " a"] {
             assert!(rules(bad, &[]).problem().is_some(), "{bad:?}");
+            for half in [
+                NameRules { user_prefix: bad.to_owned(), ..NameRules::default() },
+                NameRules { group_prefix: bad.to_owned(), ..NameRules::default() },
+            ] {
+                assert!(half.problem().is_some(), "{bad:?}");
+            }
         }
         for good in ["", "corp:", "system-x:"] {
             assert_eq!(rules(good, &[]).problem(), None, "{good:?}");
         }
         let empty = NameRules { users: [("a".to_owned(), String::new())].into(), ..NameRules::default() };
         assert!(empty.problem().is_some());
+        let empty = NameRules { groups: [("a".to_owned(), "b\n".to_owned())].into(), ..NameRules::default() };
+        assert!(empty.problem().is_some());
+    }
+
+    #[test]
+    fn t05_prefixes_of_others_count_for_all_who_share_them_from_the_moment_they_are_there() {
+        let reserved = Reserved::of(vec!["a:".to_owned()]);
+        let one = NameRules { reserved: reserved.clone(), ..NameRules::default() };
+        let other = one.clone();
+        reserved.set(vec!["b:".to_owned()]);
+        for rules in [&one, &other] {
+            assert_eq!(rules.user("b:x"), Err(BadName::Reserved));
+            assert_eq!(rules.user("a:x").unwrap().as_ref(), "a:x");
+        }
+        // A provider stays what it is when others come and go.
+        assert_eq!(one, NameRules { reserved: Reserved::of(vec!["c:".to_owned()]), ..NameRules::default() });
     }
 }

@@ -147,6 +147,13 @@ mod tests {
         {
             assert_eq!(bearer(good).as_deref(), Ok(token), "{good}");
         }
+        let all = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~+/=";
+        for token in all.chars().map(String::from).chain(["a".repeat(LONGEST_TOKEN)]) {
+            assert_eq!(bearer(&format!("Bearer {token}")), Ok(token));
+        }
+        for other in (0..=0x7f_u8).map(char::from).filter(|other| !all.contains(*other)) {
+            assert!(bearer(&format!("Bearer a{other}b")).is_err(), "{other:?}");
+        }
         let long = format!("Bearer {}", "a".repeat(LONGEST_TOKEN + 1));
         for bad in [
             "",

@@ -168,3 +168,57 @@ impl fmt::Debug for dyn Authorize {
         f.write_str("Authorize")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Endpoint, ServiceTarget};
+
+    #[test]
+    fn an_http_request_asks_what_its_target_understands() {
+        let service = ServiceTarget::parse("default", "web:80").unwrap().into();
+        let endpoint = Endpoint::parse("db:80").unwrap().into();
+        for (target, asked, shown) in [
+            (&Target::KubeApi, "/api/v1/namespaces/d/pods?limit=5", Ok("list pods in d")),
+            (&Target::KubeApi, "/version?a=b", Ok("get /version")),
+            (&Target::KubeApi, "/a/../b", Err(BadTarget::DotSegment)),
+            (&service, "/api/v1/pods?limit=5?x", Ok("GET /api/v1/pods")),
+            (&endpoint, "/a%20b", Ok("GET /a%20b")),
+        ] {
+            let action = Action::of_http(target, "GET", asked).map(|action| action.to_string());
+            assert_eq!(action.as_deref().map_err(|error| *error), shown, "{target} {asked}");
+        }
+        assert_eq!(Action::Bytes.to_string(), "plain bytes");
+    }
+
+    #[test]
+    fn only_what_is_allowed_without_more_is_allowed() {
+        let limited = Decision::Limited { rule: "q".into(), retry_after: Duration::ZERO };
+        for (decision, is_allowed, rule) in
+            [(Decision::allowed("a"), true, "a"), (Decision::denied("d"), false, "d"), (limited, false, "q")]
+        {
+            assert_eq!((decision.is_allowed(), &**decision.rule()), (is_allowed, rule));
+        }
+    }
+
+    #[test]
+    fn who_decides_nothing_in_part_decides_the_whole() {
+        struct Never;
+        impl Authorize for Never {
+            fn authorize(&self, access: &Access<'_>) -> Decision {
+                Decision::denied(access.action.to_string())
+            }
+        }
+        let destination = Destination { cluster: "c1".parse().unwrap(), target: Target::KubeApi };
+        let access = Access {
+            identity: &Identity::Anonymous,
+            destination: &destination,
+            action: &Action::Bytes,
+            protocol: &Protocol::tcp(),
+            source: None,
+        };
+        assert_eq!(Never.authorize_some(&access), Decision::denied("plain bytes"));
+        let place = Unlimited.take(&access).unwrap();
+        assert_eq!(place.moved(u64::MAX), Duration::ZERO);
+    }
+}

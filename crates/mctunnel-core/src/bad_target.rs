@@ -144,3 +144,42 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
     }
     Some(decoded)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_letter_of_a_path_has_one_reading_or_is_refused() {
+        for letter in (0..=0x7f).map(char::from) {
+            let expected = match letter {
+                '?' | '%' => continue,
+                '#' => Err(BadTarget::Fragment),
+                '\0'..=' ' | '\x7f' => Err(BadTarget::Control),
+                ';' => Err(BadTarget::Semicolon),
+                '\\' => Err(BadTarget::Backslash),
+                '"' | '<' | '>' | '[' | ']' | '^' | '`' | '{' | '|' | '}' => Err(BadTarget::NotEncoded),
+                _ => Ok(()),
+            };
+            let path = format!("/a{letter}b");
+            assert_eq!(split(&path).map(|parts| assert_eq!(parts, (path.as_str(), ""))), expected, "{letter:?}");
+            // A query is for the target alone, which reads it in one way or another.
+            let is_control = matches!(expected, Err(BadTarget::Control | BadTarget::Fragment));
+            assert_eq!(split(&format!("/a?b{letter}")).is_err(), is_control, "{letter:?}");
+        }
+    }
+
+    #[test]
+    fn each_percent_code_is_a_letter_or_refused() {
+        for byte in 0..=0x7f_u8 {
+            let is_bad = byte < b' ' || matches!(byte, b'/' | b'\\' | b'.' | 0x7f);
+            // Encoded once, and twice.
+            for path in [format!("/a%{byte:02x}"), format!("/a%{byte:02X}b"), format!("/a%25{byte:02x}")] {
+                let outcome = split(&path).map(drop);
+                assert_eq!(outcome, if is_bad { Err(BadTarget::EncodedSeparator) } else { Ok(()) }, "{path}");
+            }
+            assert_eq!(decode(&format!("a%{byte:02x}b")), Some(vec![b'a', byte, b'b']));
+        }
+        assert_eq!(decode("a%2"), None);
+    }
+}

@@ -138,6 +138,10 @@ mod tests {
             ("[::1]:65535", "[::1]:65535"),
             ("[::ffff:10.0.0.1]:80", "10.0.0.1:80"),
             ("_sip._tcp.example:5060", "_sip._tcp.example:5060"),
+            ("db1.2nd:5432", "db1.2nd:5432"),
+            ("a.0xag:1", "a.0xag:1"),
+            ("0x7f.a:1", "0x7f.a:1"),
+            ("a-b:1", "a-b:1"),
         ] {
             assert_eq!(Endpoint::parse(text).map(|t| t.to_string()).as_deref(), Ok(shown));
         }
@@ -178,5 +182,27 @@ mod tests {
         ] {
             assert!(Endpoint::parse(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn names_are_as_long_as_dns_has_them() {
+        let label = |length| "x".repeat(length);
+        let name = |last| format!("{}.{}.{}.{}", label(63), label(63), label(63), label(last));
+        for (host, is_good) in [(label(63), true), (label(64), false), (name(61), true), (name(62), false)] {
+            assert_eq!(Host::parse(&host).is_ok(), is_good, "{}", host.len());
+        }
+    }
+
+    #[test]
+    fn an_address_stands_in_brackets_unless_it_stands_alone() {
+        let v6 = Host::Ip("fd00::1".parse().unwrap());
+        assert_eq!(Host::parse("[fd00::1]"), Ok(v6.clone()));
+        assert_eq!(Host::parse("fd00::1"), Err(InvalidTarget::BadHost));
+        for text in ["fd00::1", "[fd00::1]"] {
+            assert_eq!(Host::parse_alone(text), Ok(v6.clone()), "{text}");
+        }
+        assert_eq!(Host::parse_alone("::ffff:10.0.0.1").map(|host| host.to_string()).as_deref(), Ok("10.0.0.1"));
+        assert_eq!(Host::parse_alone("DB.").map(|host| host.to_string()).as_deref(), Ok("db"));
+        assert!(Host::parse_alone("127.1").is_err());
     }
 }

@@ -240,6 +240,32 @@ mod tests {
     }
 
     #[test]
+    fn a_protocol_has_one_spelling() {
+        let (longest, longer) = ("p".repeat(32), "p".repeat(33));
+        for good in ["tcp", "a", "0", "my-protocol", "-", &longest] {
+            assert_eq!(Protocol::parse(good).map(|protocol| protocol.to_string()).as_deref(), Ok(good));
+        }
+        for bad in ["", "TCP", "t_p", "t p", "t.p", "é", "tcp\n", &longer] {
+            assert_eq!(Protocol::parse(bad), Err(InvalidProtocol), "{bad:?}");
+        }
+        let own = [Protocol::tcp(), Protocol::http(), Protocol::grpc(), Protocol::report()];
+        assert_eq!(own.each_ref().map(Protocol::as_str), ["tcp", "http", "grpc", "report"]);
+    }
+
+    #[test]
+    fn a_routing_header_is_text() {
+        let good = [Header::text(CLUSTER, "c1"), Header::text(PROTO, "tcp"), Header::text(TARGET, KUBE_API)];
+        assert_eq!(read(&good, "c1"), Ok((Protocol::tcp(), Target::KubeApi)));
+        for name in [CLUSTER, PROTO, TARGET] {
+            let mut headers = good.clone();
+            for header in headers.iter_mut().filter(|header| header.name == name) {
+                header.value = vec![0xff].into();
+            }
+            assert_eq!(read(&headers, "c1"), Err(BadRouting("a routing header is not text")), "{name}");
+        }
+    }
+
+    #[test]
     fn headers_that_lead_nowhere_are_refused() {
         for (name, value) in [(TARGET, "node"), (HOST, "0x7f.1"), (PORT, "080"), (PROTO, "TCP"), (PROTO, "")] {
             let mut headers = vec![Header::text(CLUSTER, "c1")];

@@ -230,6 +230,11 @@ mod tests {
             assert_eq!(permits(&[rule], namespace, spec), expected, "{rule} {namespace} {spec}");
         }
         assert!(permits(&["a/b", "default/web:80"], "default", "web:80"));
+        assert!(permits(&["default/web:http2"], "default", "web:http2"));
+        for rules in [&[][..], &["a/b"], &["a/b", "*/*"]] {
+            let list = ServiceAllowList::parse(rules).unwrap();
+            assert_eq!((list.len(), list.is_empty()), (rules.len(), rules.is_empty()), "{list}");
+        }
     }
 
     #[test]

@@ -98,3 +98,71 @@ impl Subject {
         users && groups && self.providers.includes(&other.providers) && (self.anonymous || !other.anonymous)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(items: &[&str]) -> Option<List> {
+        (!items.is_empty()).then(|| List(items.iter().map(|item| (*item).to_owned()).collect()))
+    }
+
+    /// Users, groups and providers, each left out if it is empty.
+    fn subject(users: &[&str], groups: &[&str], providers: &[&str], anonymous: bool) -> Subject {
+        let (users, groups, providers) = (list(users), list(groups), list(providers));
+        Subject::read(users.as_ref(), groups.as_ref(), providers.as_ref(), anonymous).unwrap()
+    }
+
+    #[test]
+    fn a_subject_has_those_it_names_and_no_others() {
+        let user = |name: &str, groups: &[&str]| {
+            let groups = groups.iter().map(|group| (*group).into()).collect();
+            Identity::from(User { groups, ..User::new(name, "corp") })
+        };
+        for (subject, alice, bob_of_ops, carol_of_devs_and_ops, nobody) in [
+            (subject(&["alice"], &[], &["*"], false), true, false, false, false),
+            (subject(&["alice", "bob"], &[], &["corp"], false), true, true, false, false),
+            (subject(&[], &["devs"], &["*"], false), false, false, true, false),
+            (subject(&[], &["qa", "ops"], &["*"], false), false, true, true, false),
+            (subject(&["alice"], &["devs"], &["*"], true), true, false, true, true),
+            (subject(&["alice"], &["ops"], &["keys"], false), false, false, false, false),
+            (subject(&["*"], &[], &["*"], false), true, true, true, true),
+            (subject(&["*"], &[], &["keys"], false), false, false, false, true),
+            (subject(&[], &[], &[], true), false, false, false, true),
+        ] {
+            assert_eq!(subject.has(&user("alice", &[])), alice, "{subject:?}");
+            assert_eq!(subject.has(&user("bob", &["ops"])), bob_of_ops, "{subject:?}");
+            assert_eq!(subject.has(&user("carol", &["devs", "ops"])), carol_of_devs_and_ops, "{subject:?}");
+            assert_eq!(subject.has(&Identity::Anonymous), nobody, "{subject:?}");
+        }
+    }
+
+    #[test]
+    fn a_wider_subject_includes_a_narrower() {
+        let alice = || subject(&["alice"], &[], &["*"], false);
+        let devs = || subject(&[], &["devs"], &["*"], false);
+        let everybody = || subject(&["*"], &[], &["*"], false);
+        for (wide, narrow, expected) in [
+            (alice(), alice(), true),
+            (devs(), devs(), true),
+            (everybody(), alice(), true),
+            (everybody(), devs(), true),
+            (alice(), everybody(), false),
+            (devs(), everybody(), false),
+            (alice(), devs(), false),
+            (devs(), alice(), false),
+            (subject(&["alice", "bob"], &["devs"], &["*"], false), alice(), true),
+            (subject(&["alice", "bob"], &["devs"], &["*"], false), devs(), true),
+            (alice(), subject(&["alice"], &["devs"], &["*"], false), false),
+            (devs(), subject(&["alice"], &["devs"], &["*"], false), false),
+            (devs(), subject(&[], &["devs", "ops"], &["*"], false), false),
+            (alice(), subject(&["alice"], &[], &["corp"], false), true),
+            (subject(&["alice"], &[], &["corp"], false), alice(), false),
+            (subject(&["alice"], &[], &["corp"], false), subject(&["alice"], &[], &["keys"], false), false),
+            (subject(&["alice"], &[], &["*"], true), alice(), true),
+            (alice(), subject(&["alice"], &[], &["*"], true), false),
+        ] {
+            assert_eq!(wide.includes(&narrow), expected, "{wide:?} {narrow:?}");
+        }
+    }
+}

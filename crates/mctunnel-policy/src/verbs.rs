@@ -100,6 +100,7 @@ mod tests {
             }
             for verb in known {
                 let one = verbs(&[verb.as_str()], known).unwrap();
+                assert_eq!(one, Verbs::of(&[*verb]));
                 assert!(all.iter().all(|other| one.covers(*other) == (other == verb)), "{verb}");
                 assert!(star.includes(one) && !one.includes(star));
             }
@@ -112,6 +113,7 @@ mod tests {
         for bad in [&["gett"][..], &["GET"], &[""], &["get", "*"], &["g*"], &["head"], &["use"]] {
             assert!(verbs(bad, RESOURCE_VERBS).is_err(), "{bad:?}");
         }
+        assert!(verbs(&["get", "*"], RESOURCE_VERBS).unwrap_err().contains("stands alone"));
         assert!(verbs(&["lsit"], RESOURCE_VERBS).unwrap_err().contains("did you mean list?"));
     }
 }

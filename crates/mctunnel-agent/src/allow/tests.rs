@@ -241,3 +241,28 @@ fn localhost_opens_loopback_and_nothing_else() {
     check(&["tcp://*.localhost:80"], "a.localhost:80", "127.0.0.1", false);
     check(&["tcp://name:80"], "name:80", "127.0.0.1", false);
 }
+
+#[test]
+fn a_rule_for_addresses_does_not_make_localhost_loopback() {
+    for rules in [&["tcp://10.0.0.0/8:80"][..], &["tcp://10.0.0.0/8:80", "tcp://db:80", "tcp://localhost:81"]] {
+        check(rules, "localhost:80", "10.0.0.1", true);
+        check(rules, "localhost:80", "127.0.0.1", false);
+        check(rules, "localhost:80", "::1", false);
+    }
+    // Nor does a rule for `localhost` any other name, though it may have ordinary addresses.
+    check(&["tcp://localhost:80", "tcp://10.0.0.0/8:80"], "db:80", "127.0.0.1", false);
+    check(&["tcp://localhost:80"], "localhost:80", "10.0.0.1", true);
+}
+
+#[test]
+fn special_is_what_is_the_agents_own_and_nothing_else() {
+    for (address, expected) in [
+        ("127.0.0.1", true),
+        ("::ffff:169.254.169.254", true),
+        ("fe80::1", true),
+        ("10.0.0.1", false),
+        ("fd00::1", false),
+    ] {
+        assert_eq!(is_special(address.parse().unwrap()), expected, "{address}");
+    }
+}

@@ -155,6 +155,16 @@ fn a_selector_can_name_one() {
         ("GET", "/api/v1/pods?fieldSelector=a=b\\,metadata.name=p", "list /v1 pods - -"),
         ("GET", "/api/v1/pods?fieldSelector=metadata.name=a\\,b", "list /v1 pods - a,b"),
         ("DELETE", "/api/v1/pods?fieldSelector=metadata.name=p", "deletecollection /v1 pods - -"),
+        ("GET", "/api/v1/pods?fieldSelector=,metadata.name=p,", "list /v1 pods - p"),
+        ("GET", "/api/v1/pods?fieldSelector=metadata.name=a%2525b", "list /v1 pods - -"),
+        ("GET", "/api/v1/pods?fieldSelector=metadata.name=.", "list /v1 pods - -"),
+        ("GET", "/api/v1/pods?fieldSelector=metadata.name=a=b", "list /v1 pods - -"),
+        ("GET", "/api/v1/pods?fieldSelector=metadata.name=a\\=b", "list /v1 pods - a=b"),
+        ("GET", "/api/v1/pods?fieldSelector=metadata.name=a\\\\b", "list /v1 pods - a\\b"),
+        ("GET", "/api/v1/pods?fieldSelector=metadata.name=a\\\\,b=c", "list /v1 pods - a\\"),
+        ("GET", "/api/v1/pods?fieldSelector=metadata.name=a\\b", "list /v1 pods - -"),
+        ("GET", "/api/v1/pods?fieldSelector=metadata.name!=q,metadata.name=p", "list /v1 pods - p"),
+        ("GET", "/api/v1/pods?fieldSelector=metadata.namespace=p", "list /v1 pods - -"),
     ]);
 }
 
@@ -183,6 +193,22 @@ fn other_paths_are_not_about_resources() {
         ("GET", "/API/v1/pods", "get /API/v1/pods"),
         ("GET", "/ver%73ion", "get /version"),
     ]);
+}
+
+#[test]
+fn a_request_reads_as_one_would_ask_for_it() {
+    for (method, target, expected) in [
+        ("GET", "/version", "get /version"),
+        ("GET", "/api/v1/pods", "list pods"),
+        ("GET", "/api/v1/namespaces/d/pods/p/log", "get pods/log p in d"),
+        ("POST", "/apis/apps/v1/namespaces/d/deployments", "create deployments.apps in d"),
+        ("PUT", "/apis/apps/v1/namespaces/d/deployments/x/scale", "update deployments.apps/scale x in d"),
+        ("DELETE", "/api/v1/nodes/n", "delete nodes n"),
+    ] {
+        let request = KubeRequest::parse(method, target).unwrap();
+        assert_eq!(request.to_string(), expected, "{method} {target}");
+        assert_eq!(request.verb().as_str(), expected.split(' ').next().unwrap());
+    }
 }
 
 #[test]

@@ -88,6 +88,65 @@ impl Scanner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{
+        io,
+        pin::Pin,
+        task::{Context, Poll},
+    };
+    use tokio::{
+        io::{AsyncRead, AsyncWrite, ReadBuf},
+        net::TcpStream,
+    };
+
+    /// A client whose bytes come in these pieces, and then no more.
+    struct Pieces(Vec<Vec<u8>>);
+
+    impl AsyncRead for Pieces {
+        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            if let Some(piece) = self.0.first_mut() {
+                let rest = piece.split_off(piece.len().min(into.remaining()));
+                into.put_slice(piece);
+                *piece = rest;
+            }
+            self.0.retain(|piece| !piece.is_empty());
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Pieces {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl SpliceSocket for Pieces {
+        const PLAIN: bool = false;
+
+        fn tcp(&self) -> &TcpStream {
+            panic!("there is no connection below")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_head_has_its_limit_however_it_comes() {
+        let head = format!("CONNECT a:1 HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(2000)).into_bytes();
+        for first in [1, 20, 1024, 1500, head.len() - 1, head.len()] {
+            let (one, other) = head.split_at(first);
+            let pieces = || Pieces(vec![one.to_vec(), [other, b"more"].concat()]);
+            let limit = head.len() - 1;
+            assert_eq!(read_head(&mut pieces(), limit).await.unwrap_err(), Refusal::LongHead { limit }, "{first}");
+            let read = read_head(&mut pieces(), head.len() + 4).await.unwrap().unwrap();
+            assert!(read.text == head && b"more".starts_with(&read.rest), "{first}");
+        }
+    }
 
     #[test]
     fn the_end_is_found_however_the_head_is_cut() {

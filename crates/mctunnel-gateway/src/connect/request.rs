@@ -183,6 +183,8 @@ mod tests {
             ("db:1", "Proxy-Authorization: Basic YzE6cGFzc3dvcmQ=\r\n", "db:1 in c1"),
             ("c1.mctunnel:443", "Proxy-Authorization: basic YzE6\r\n", "kube-apiserver in c1"),
             ("db:1", "x-mctunnel-cluster: c1\r\nContent-Length: 0\r\n", "db:1 in c1"),
+            ("db:1", "x-mctunnel-cluster: c1\r\nProxy-Authorization: Basic YzE6\r\n", "db:1 in c1"),
+            ("db.c1.mctunnel:1", "Proxy-Authorization: Basic YzE6\r\n", "db:1 in c1"),
         ] {
             assert_eq!(routed(&format!("CONNECT {target}"), headers).as_deref(), Ok(destination), "{target}");
         }
@@ -207,6 +209,11 @@ mod tests {
             ("db:1", "", Refusal::NoCluster),
             ("db.c1.mctunnel:1", "x-mctunnel-cluster: c2\r\n", Refusal::TwoClusters),
             ("db:1", "x-mctunnel-cluster: c1\r\nx-mctunnel-cluster: c2\r\n", Refusal::TwoClusters),
+            ("db:1", "x-mctunnel-cluster: c2\r\nProxy-Authorization: Basic YzE6\r\n", Refusal::TwoClusters),
+            ("db:1", "Proxy-Authorization: Basic YzE6\r\nx-mctunnel-cluster: c2\r\n", Refusal::TwoClusters),
+            ("http://db:1", "x-mctunnel-cluster: c1\r\n", Refusal::BadTarget("it has a scheme")),
+            ("user@db:1", "x-mctunnel-cluster: c1\r\n", Refusal::BadTarget("it has a user")),
+            ("db:1/path", "x-mctunnel-cluster: c1\r\n", Refusal::BadTarget("it has a path")),
             ("db.C1.mctunnel:1", "", Refusal::BadCluster),
             ("db.c1.MCTUNNEL:1", "x-mctunnel-cluster: c1\r\n", Refusal::BadCluster),
             ("c1.mctunnel:1", "", Refusal::NoHost),

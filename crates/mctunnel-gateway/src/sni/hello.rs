@@ -61,3 +61,46 @@ pub(super) enum BadHello {
     #[error("the client went away without a word")]
     Gone,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::{io::AsyncWriteExt, net::TcpListener};
+
+    /// What is read of a client that says this and no more.
+    async fn read(said: &[u8]) -> Result<Hello, BadHello> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let say = async {
+            // Who has heard enough does not hear the rest.
+            let _ = client.write_all(said).await;
+            let _ = client.shutdown().await;
+        };
+        tokio::join!(read_hello(&mut socket), say).0
+    }
+
+    /// Records of a hello that says it is longer than any may be.
+    fn endless() -> Vec<u8> {
+        const RECORD: usize = 0x4000;
+        let mut hello = vec![1, 0, 0xff, 0xf0];
+        hello.resize(4 * RECORD, 0);
+        hello.chunks(RECORD).flat_map(|part| [&[22, 3, 1, 0x40, 0], part].concat()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_hello_has_an_end() {
+        let endless = endless();
+        for (length, bad) in [
+            (0, BadHello::Gone),
+            (1, BadHello::Short),
+            (2, BadHello::Short),
+            (LONGEST_HELLO - 1, BadHello::Short),
+            (LONGEST_HELLO, BadHello::Long),
+            (endless.len(), BadHello::Long),
+        ] {
+            assert_eq!(read(&endless[..length]).await.unwrap_err(), bad, "{length}");
+        }
+        assert_eq!(read(b"GET / HTTP/1.1\r\n\r\n").await.unwrap_err(), BadHello::NotTls);
+    }
+}

@@ -66,6 +66,15 @@ fn every_minute_and_every_date_is_another_age() {
 }
 
 #[test]
+fn the_age_stays_below_2_to_the_40_whatever_the_clock_says() {
+    let policy = policy(", when: \"time.hour == 8\"");
+    for minutes in [1_u64 << 40, (1 << 41) - 1] {
+        let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(minutes * 60);
+        assert!(policy.age(now) < 1 << 40, "{minutes}");
+    }
+}
+
+#[test]
 fn providers_are_named_once_and_in_order() {
     let policy = bindings(&["providers: [ci]", "providers: [corp, ci]", "providers: ['*']", "providers: [acme]"]);
     assert_eq!(policy.providers(), ["acme", "ci", "corp"]);

@@ -94,6 +94,10 @@ mod tests {
         ] {
             assert_eq!(decoded(bad), None, "{bad:?}");
         }
+        // What was decoded before it came here is looked at again.
+        for bad in ["", "a", "/a//b", "/.", "/a/./b", "/..", "/a/../b", "/a\\b"] {
+            assert!(!is_plain(bad), "{bad:?}");
+        }
         for (path, plain) in [("/", "/"), ("/a/b", "/a/b"), ("/a/", "/a/"), ("/%61dmin", "/admin"), ("/a%20b", "/a b")]
         {
             assert_eq!(decoded(path).as_deref(), Some(plain), "{path}");

@@ -112,9 +112,13 @@ mod tests {
 
     #[test]
     fn other_patterns_are_errors() {
-        for bad in ["", "a", "/a*", "/*/a", "/a/*/b", "/a//b", "/a/../b", "/a?b", "/a%20b", "**", "/**", "/a\n"] {
+        for bad in [
+            "", "a", "/a*", "/*/a", "/a/*/b", "/*/*", "/a*/*", "/a//b", "/./a", "/a/.", "/a/../b", "/..", "/a?b",
+            "/a#b", "/a\\b", "/a%20b", "**", "/**", "/a\n",
+        ] {
             assert!(paths(&[bad]).is_err(), "{bad:?}");
         }
+        assert!(paths(&["/.well-known/x", "/a.b", "/..."]).is_ok());
         assert!(paths(&["*", "/a"]).is_err());
     }
 
@@ -125,6 +129,11 @@ mod tests {
             (&["/b/*"], &["/b/c", "/b/c/*"], true),
             (&["/b/*"], &["/b"], false),
             (&["/a"], &["/a", "/b"], false),
+            (&["/a"], &["/a"], true),
+            (&["/a"], &["/b"], false),
+            (&["/a", "/b"], &["/b"], true),
+            (&["/a", "/b/*"], &["/b/c", "/a"], true),
+            (&["/a"], &["/a/*"], false),
             (&["/a/*"], &["*"], false),
         ] {
             assert_eq!(paths(wide).unwrap().includes(&paths(narrow).unwrap()), expected, "{wide:?} {narrow:?}");

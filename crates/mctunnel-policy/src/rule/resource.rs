@@ -152,6 +152,8 @@ mod tests {
             (&["pods/*"], &["pods"], false),
             (&["*/log"], &["pods/log"], true),
             (&["pods"], &["*"], false),
+            (&["pods"], &["pods", "secrets"], false),
+            (&["pods", "secrets"], &["secrets"], true),
         ] {
             assert_eq!(resources(wide).unwrap().includes(&resources(narrow).unwrap()), expected, "{wide:?} {narrow:?}");
         }

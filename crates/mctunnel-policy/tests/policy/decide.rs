@@ -212,6 +212,7 @@ version: 1
 clusters:
   c1: {env: dev}
   c2: {env: prod, region: eu}
+  c4: {env: prod, region: us}
 roles:
   reader:
     description: looks, and touches nothing
@@ -245,6 +246,8 @@ user: alice, provider: corp | cluster: c2 | verb: create, resource: pods | | no 
 user: alice, provider: corp | cluster: c3 | verb: create, resource: pods | | no rule allows it
 user: bob, groups: [devs], provider: keys | cluster: c1 | verb: list, resource: pods | | +role reader, rule 1, binding devs
 user: bob, groups: [devs], provider: keys | cluster: c2, namespace: team-a | verb: get, resource: pods | | +role reader, rule 2, binding devs
+# A cluster has all of the labels or it is not meant.
+user: bob, groups: [devs], provider: keys | cluster: c4, namespace: team-a | verb: get, resource: pods | | no rule allows it
 user: bob, groups: [devs], provider: keys | cluster: c2, namespace: team-b | verb: get, resource: pods | | no rule allows it
 user: bob, provider: corp | cluster: c1 | verb: list, resource: pods | time: '2026-11-30T23:59:59Z' | +role reader, rule 1, binding everybody
 user: bob, provider: corp | cluster: c1 | verb: list, resource: pods | time: '2026-12-01T00:00:00Z' | no rule allows it

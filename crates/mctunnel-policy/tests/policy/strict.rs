@@ -162,6 +162,7 @@ fn a_rule_has_the_keys_of_its_kind_and_no_others() {
             "nonResourcePaths: [/version]\n        names: [\"*\"]\n",
             "names has no place",
         ),
+        ("services: [\"a/b:80\"]\n", "services: [\"a/b:80\"]\n        verbs: [get]\n", "verbs has no place"),
         ("bytes: [kube-apiserver]\n", "bytes: [kube-apiserver]\n        methods: [GET]\n", "methods has no place"),
         ("bytes: [kube-apiserver]\n", "bytes: [kube-apiserver]\n        services: [\"a/b:1\"]\n", "exactly one of"),
         ("resources: [pods]\n", "\n", "exactly one of"),
@@ -170,6 +171,54 @@ fn a_rule_has_the_keys_of_its_kind_and_no_others() {
         let mistakes = mistakes(from, to);
         assert!(mistakes.contains(told), "{to}: {mistakes}");
     }
+}
+
+/// What is told of the good policy with one text in place of another; empty if nothing is wrong.
+fn told(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "{from:?}");
+    Policy::parse(&GOOD.replacen(from, to, 1)).map_or_else(|error| error.to_string(), |_| String::new())
+}
+
+#[test]
+fn t18_each_word_of_a_rule_is_spelt_as_requests_spell_it() {
+    let (longest, longer) = ("a".repeat(253), "a".repeat(254));
+    let (method, longer_method) = ("M".repeat(32), "M".repeat(33));
+    for (line, key, good, bad) in [
+        (
+            "apiGroups: [\"\"]",
+            "apiGroups",
+            &["apps", "my-group.example.com", "v2", &longest][..],
+            &["Apps", "apps/v1", "a_b", "a b", "é", &longer][..],
+        ),
+        (
+            "resources: [pods]",
+            "resources",
+            &["my-things", "things.example", "pods2/log", &longest],
+            &["a_b", "é", &longer],
+        ),
+        (
+            "names: [\"*\"]",
+            "names",
+            &["web-0", "system:node", "a..b", "..."],
+            &["", ".", "..", "a/b", "a%2fb", " a", "a ", "a\\tb"],
+        ),
+        ("methods: [GET]", "methods", &["M-SEARCH", "X", &method], &["", "get", "Get", "G3T", "GET ", &longer_method]),
+    ] {
+        for word in good {
+            assert_eq!(told(line, &format!("{key}: [\"{word}\"]")), "", "{key} {word:?}");
+        }
+        for word in bad {
+            let told = told(line, &format!("{key}: [\"{word}\"]"));
+            assert!(told.contains(&format!("{key}: ")), "{key} {word:?}: {told:?}");
+        }
+    }
+}
+
+#[test]
+fn nobody_vouches_for_clients_without_an_identity() {
+    let told =
+        told("    users: [\"*\"]\n    providers: [\"*\"]\ndeny:", "    anonymous: true\n    providers: [\"*\"]\ndeny:");
+    assert!(told.contains("providers has no place"), "{told}");
 }
 
 #[test]

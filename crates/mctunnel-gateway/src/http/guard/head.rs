@@ -147,3 +147,92 @@ impl Fields {
         Err(BadHead::Upgrade(problem))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The judgement of a head with these lines behind its first.
+    fn judged(first: &str, lines: &[&str]) -> Result<Body, BadHead> {
+        let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+        check(format!("{first}\r\n{lines}\r\n").as_bytes(), &GuardConfig::default())
+    }
+
+    const GET: &str = "GET /c HTTP/1.1";
+    const HOST: &str = "Host: h";
+
+    #[test]
+    fn t15_the_end_of_a_body_is_never_in_doubt() {
+        for (first, lines, body) in [
+            (GET, &[HOST][..], Body::Length(0)),
+            ("GET /c HTTP/1.0", &[], Body::Length(0)),
+            ("POST /c HTTP/1.1", &[HOST, "content-length: 3"], Body::Length(3)),
+            ("POST /c HTTP/1.0", &["Content-Length:  3 "], Body::Length(3)),
+            ("POST /c HTTP/1.1", &[HOST, "Transfer-Encoding: chunked"], Body::Chunked),
+        ] {
+            assert_eq!(judged(first, lines), Ok(body), "{first} {lines:?}");
+        }
+        for (first, lines) in [
+            (GET, &[HOST, "Content-Length: 0", "Content-Length: 0"][..]),
+            (GET, &[HOST, "Content-Length: 3", "Transfer-Encoding: chunked"]),
+            (GET, &[HOST, "Content-Length: 0", "Transfer-Encoding: chunked"]),
+            (GET, &[HOST, "Transfer-Encoding: Chunked"]),
+            (GET, &[HOST, "Transfer-Encoding: chunked", "Transfer-Encoding: chunked"]),
+            ("GET /c HTTP/1.0", &[HOST, "Transfer-Encoding: chunked"]),
+        ] {
+            assert!(matches!(judged(first, lines), Err(BadHead::Length(_))), "{first} {lines:?}");
+        }
+    }
+
+    #[test]
+    fn t13_an_upgrade_is_asked_for_in_one_way() {
+        const UPGRADE: &str = "Connection: Upgrade";
+        const WEBSOCKET: &str = "Upgrade: WebSocket";
+        for (first, lines) in [
+            (GET, &[HOST, UPGRADE, WEBSOCKET][..]),
+            (GET, &[HOST, WEBSOCKET, "Connection: keep-alive,upgrade"]),
+            (GET, &[HOST, UPGRADE, WEBSOCKET, "Content-Length: 0"]),
+            ("POST /c HTTP/1.1", &[HOST, UPGRADE, "Upgrade: spdy/3.1"]),
+            (GET, &[HOST, UPGRADE, "Upgrade: SPDY/3.1"]),
+        ] {
+            assert_eq!(judged(first, lines), Ok(Body::Upgraded), "{first} {lines:?}");
+        }
+        for (first, lines, reason) in [
+            ("GET /c HTTP/1.0", &[HOST, UPGRADE, WEBSOCKET][..], "HTTP/1.0 has no Upgrade"),
+            (GET, &[HOST, WEBSOCKET], "Connection does not list upgrade"),
+            (GET, &[HOST, WEBSOCKET, "Connection: keep-alive"], "Connection does not list upgrade"),
+            (GET, &[HOST, UPGRADE, WEBSOCKET, "Content-Length: 1"], "the request has a body"),
+            (GET, &[HOST, UPGRADE, WEBSOCKET, "Transfer-Encoding: chunked"], "the request has a body"),
+            ("POST /c HTTP/1.1", &[HOST, UPGRADE, WEBSOCKET], "a websocket begins with GET"),
+            (GET, &[HOST, UPGRADE, WEBSOCKET, WEBSOCKET], "there are two Upgrade"),
+            (GET, &[HOST, UPGRADE, "Upgrade: h2c"], "the protocol is neither websocket nor SPDY/3.1"),
+            (GET, &[HOST, UPGRADE, "Upgrade: websocket, h2c"], "the protocol is neither websocket nor SPDY/3.1"),
+        ] {
+            assert_eq!(judged(first, lines), Err(BadHead::Upgrade(reason)), "{first} {lines:?}");
+        }
+        // Without the protocol it is no upgrade.
+        assert_eq!(judged(GET, &[HOST, UPGRADE]), Ok(Body::Length(0)));
+    }
+
+    #[test]
+    fn t15_connection_names_no_header_of_the_clients_choice() {
+        for good in ["", "close", "Keep-Alive", "te, close", "TE,upgrade, HTTP2-Settings", "close,,keep-alive"] {
+            assert_eq!(judged(GET, &[HOST, &format!("Connection: {good}")]), Ok(Body::Length(0)), "{good}");
+        }
+        for bad in ["authorization", "close, x-a", "x-a, close", "close;te", "close te", "host"] {
+            let refused = Err(BadHead::Connection("Connection lists another header"));
+            assert_eq!(judged(GET, &[HOST, &format!("Connection: {bad}")]), refused, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_head_has_as_many_lines_as_the_configuration_says_and_never_more_than_the_most() {
+        const MOST: usize = GuardConfig::MOST_HEADERS;
+        for (max_headers, limit) in [(1, 1), (MOST - 1, MOST - 1), (MOST, MOST), (MOST + 1, MOST), (usize::MAX, MOST)] {
+            let config = GuardConfig { max_headers, ..GuardConfig::default() };
+            let head = |lines: usize| format!("{GET}\r\n{HOST}\r\n{}\r\n", "a: b\r\n".repeat(lines - 1));
+            assert_eq!(check(head(limit).as_bytes(), &config), Ok(Body::Length(0)), "{max_headers}");
+            assert_eq!(check(head(limit + 1).as_bytes(), &config), Err(BadHead::TooManyHeaders { limit }));
+        }
+    }
+}

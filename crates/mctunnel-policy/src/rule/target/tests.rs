@@ -28,6 +28,8 @@ fn a_service_is_asked_for_by_number_by_name_or_by_neither() {
         ("m/*:*", "n/q:1", false, false),
         ("*/p:*", "n/p:1", true, true),
         ("*/*:*", "n/q", true, true),
+        ("m/p:http2", "m/p:http2", true, true),
+        ("m/p:web-1", "m/p:web-1", true, true),
     ] {
         let targets = bytes(&[pattern]).unwrap();
         assert_eq!(targets.cover(&service(asked), Sense::Certainly), certainly, "{pattern} {asked}");
@@ -98,6 +100,16 @@ fn a_wider_list_includes_a_narrower() {
         (&["m/p:80"], &["m/p:*"], false),
         (&["*:443"], &["db:443"], true),
         (&["*:443"], &["db:444"], false),
+        (&["m/p:80", "m/q:80"], &["m/q:80"], true),
+        (&["m/p:80"], &["m/p:80", "m/q:80"], false),
+        (&["m/p:80"], &["m/q:80"], false),
+        (&["m/p:80"], &["n/p:80"], false),
+        (&["m/p:80"], &["m/p:81"], false),
+        (&["a:1", "db:1"], &["db:1"], true),
+        (&["db:1"], &["db:1", "a:1"], false),
+        (&["db:1"], &["a:1"], false),
+        (&["db:1"], &["db:*"], false),
+        (&["db:*"], &["db:1"], true),
     ] {
         assert_eq!(bytes(wide).unwrap().includes(&bytes(narrow).unwrap()), expected, "{wide:?} {narrow:?}");
     }
