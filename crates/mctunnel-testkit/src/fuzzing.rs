@@ -7,8 +7,10 @@ pub use peer::hostile_peer;
 
 use bytes::{Bytes, BytesMut};
 use mctunnel_mux::{
-    CloseCode, Deframer, Drain, DrainReason, Frame, Header, Hello, Open, Priority, RefuseCode, ResetCode, User, Welcome,
+    CloseCode, Deframer, Drain, DrainReason, Frame, Header, Hello, Open, OpenUser, Priority, RefuseCode, ResetCode,
+    User, Welcome,
 };
+use std::sync::Arc;
 
 /// Reads any bytes as frames: whole, and as a stream in two chunkings, which must agree.
 pub fn decode(bytes: &[u8]) {
@@ -136,8 +138,8 @@ fn open(input: &mut Input<'_>) -> Open {
     let headers = (0..input.byte() % 8).map(|_| Header::text("x-mctunnel-host", &input.text()));
     let headers = headers.collect();
     let named = input.byte().is_multiple_of(4);
-    let user = named
-        .then(|| Box::new(User { name: input.text().into(), groups: vec![input.text().into()], ..User::default() }));
+    let user = named.then(|| User { name: input.text().into(), groups: vec![input.text().into()], ..User::default() });
+    let user = user.map(|user| Arc::new(OpenUser::new(user)));
     Open { priority, headers, user }
 }
 
