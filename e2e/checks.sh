@@ -245,14 +245,13 @@ unknown_cluster() {
 # The agent that was told nothing of its cluster knows it as one in a pod does: it asks with the account of the pod.
 found_in_pod() {
   local pid
-  [ "$cluster" = "$in_pod" ] || return 0
   read -r pid _ <"$work/agent-$cluster.pid"
-  if tr '\0' '\n' <"/proc/$pid/cmdline" | grep -E 'kubeconfig|kube-api'; then fail "it was told"; fi
+  tr '\0' '\n' <"/proc/$pid/cmdline" | grep -E 'kubeconfig|kube-api' && fail "it was told"
   tr '\0' '\n' <"/proc/$pid/environ" | grep '^KUBECONFIG=' && fail "it was told"
-  grep -F '"username":"system:serviceaccount:kube-system:mct-agent"' "$dir/audit.log" >"$tmp/asked"
-  grep -F '"resource":"endpointslices"' "$tmp/asked" | grep -F '"code":200' >"$tmp/answered" || fail "$(tail -n 3 "$work/agent-$cluster.log")"
   get
   service_path
+  grep -F '"username":"system:serviceaccount:kube-system:mct-agent"' "$dir/audit.log" | grep -F '"resource":"endpointslices"' |
+    grep -F '"code":200' >"$tmp/asked" || fail "nobody asked: $(tail -n 1 "$work/agent-$cluster.log")"
 }
 
 # --- a watch that is older than most connections: it sees nothing until the end ---
