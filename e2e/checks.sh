@@ -272,20 +272,22 @@ watched() { # NAME
 }
 
 long_watch_sees_an_event() {
-  local version log silent
+  local version log silent began took=""
   for version in "$old_version" "$new_version"; do
     log=$work/watch-$cluster-$version.log
     alive "$work/watch-$cluster-$version.pid" || fail "the watch of kubectl $version ended: $(tail -n 1 "$log")"
     silent=$(($(date +%s) - $(stat -c %Y "$log")))
   done
+  began=$EPOCHREALTIME
   k create -f - >/dev/null <<<"$(watched late)"
   for version in "$old_version" "$new_version"; do
     log=$work/watch-$cluster-$version.log
     wait_for '^ADDED +late ' "$log" 5
+    took+=" $(awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN {printf "%.2f s", b - a}')"
     equal "$(awk '{print $1, $2}' "$log" | tr '\n' ' ')" "ADDED early ADDED late "
-    stop "$work/watch-$cluster-$version.pid"
+    stop "$work/watch-$cluster-$version.pid" KILL
   done
-  echo "after $silent s without one"
+  echo "after $silent s without one, within$took of its creation"
 }
 
 # --- load ---
