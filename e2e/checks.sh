@@ -285,8 +285,8 @@ long_watch_sees_an_event() {
     wait_for '^ADDED +late ' "$log" 5
     took+=" $(awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN {printf "%.2f s", b - a}')"
     equal "$(awk '{print $1, $2}' "$log" | tr '\n' ' ')" "ADDED early ADDED late "
-    stop "$work/watch-$cluster-$version.pid" KILL
   done
+  for version in "$old_version" "$new_version"; do stop "$work/watch-$cluster-$version.pid" KILL; done
   echo "after $silent s without one, within$took of its creation"
 }
 
