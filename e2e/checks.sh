@@ -245,14 +245,13 @@ unknown_cluster() {
 # The agent that was told nothing of its cluster knows it as one in a pod does: it asks with the account of the pod.
 found_in_pod() {
   local pid
-  [ "$cluster" = "$in_pod" ] || return 0
   read -r pid _ <"$work/agent-$cluster.pid"
-  if tr '\0' '\n' <"/proc/$pid/cmdline" | grep -E 'kubeconfig|kube-api'; then fail "it was told"; fi
+  tr '\0' '\n' <"/proc/$pid/cmdline" | grep -E 'kubeconfig|kube-api' && fail "it was told"
   tr '\0' '\n' <"/proc/$pid/environ" | grep '^KUBECONFIG=' && fail "it was told"
-  grep -F '"username":"system:serviceaccount:kube-system:mct-agent"' "$dir/audit.log" >"$tmp/asked"
-  grep -F '"resource":"endpointslices"' "$tmp/asked" | grep -F '"code":200' >"$tmp/answered" || fail "$(tail -n 3 "$work/agent-$cluster.log")"
   get
   service_path
+  grep -F '"username":"system:serviceaccount:kube-system:mct-agent"' "$dir/audit.log" | grep -F '"resource":"endpointslices"' |
+    grep -F '"code":200' >"$tmp/asked" || fail "nobody asked: $(tail -n 1 "$work/agent-$cluster.log")"
 }
 
 # --- a watch that is older than most connections: it sees nothing until the end ---
@@ -273,20 +272,22 @@ watched() { # NAME
 }
 
 long_watch_sees_an_event() {
-  local version log silent
+  local version log silent began took=""
   for version in "$old_version" "$new_version"; do
     log=$work/watch-$cluster-$version.log
     alive "$work/watch-$cluster-$version.pid" || fail "the watch of kubectl $version ended: $(tail -n 1 "$log")"
     silent=$(($(date +%s) - $(stat -c %Y "$log")))
   done
+  began=$EPOCHREALTIME
   k create -f - >/dev/null <<<"$(watched late)"
   for version in "$old_version" "$new_version"; do
     log=$work/watch-$cluster-$version.log
     wait_for '^ADDED +late ' "$log" 5
+    took+=" $(awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN {printf "%.2f s", b - a}')"
     equal "$(awk '{print $1, $2}' "$log" | tr '\n' ' ')" "ADDED early ADDED late "
-    stop "$work/watch-$cluster-$version.pid"
   done
-  echo "after $silent s without one"
+  for version in "$old_version" "$new_version"; do stop "$work/watch-$cluster-$version.pid" KILL; done
+  echo "after $silent s without one, within$took of its creation"
 }
 
 # --- load ---

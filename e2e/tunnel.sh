@@ -1,5 +1,5 @@
 # The hub, the agents, and how a client gets to a cluster in each mode; sourced by run, never run.
-# shellcheck shell=bash disable=SC2034,SC2154
+# shellcheck shell=bash disable=SC2016,SC2034,SC2154
 
 hub_address=10.231.0.1
 
