@@ -29,6 +29,7 @@ mod h2_idle;
 mod h2_tasks;
 mod own_pages;
 mod page;
+mod redirect;
 mod route;
 mod serve;
 mod service;

@@ -4,7 +4,7 @@ use super::{
     HttpForward,
     answer::Refused,
     body::{GatewayBody, Tunnelled},
-    cookies, fields,
+    cookies, fields, redirect,
     serve::Connection,
     service::Routed,
     trailers::CheckedTrailers,
@@ -196,7 +196,7 @@ fn respond<S: ByteStream>(
     *response.headers_mut() = answer.fields;
     fields::for_client(response.headers_mut(), false);
     confine_cookies(response.headers_mut(), routed);
-    redirected(response, &routed.prefix)
+    redirect::confine(response, &routed.prefix, routed.path.path())
 }
 
 /// Keeps the cookies of a service below its own paths. A kube-apiserver, and what clients see at the root, set theirs as they like.
@@ -208,25 +208,6 @@ pub(super) fn confine_cookies(fields: &mut HeaderMap, routed: &Routed) {
 
 fn content_length(fields: &HeaderMap) -> Option<u64> {
     fields.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
-
-/// Redirects stay inside the target: a path gets the prefix under which the client sees it, another host is refused.
-fn redirected<B>(mut response: Response<B>, prefix: &str) -> Result<Response<B>, Refused> {
-    let Some(location) = response.headers().get(header::LOCATION) else { return Ok(response) };
-    let text = location.to_str().unwrap_or("//");
-    let absolute = text.starts_with("//")
-        || text.contains('\\')
-        || text.split(['/', '?', '#']).next().is_some_and(|s| s.contains(':'));
-    if absolute && response.status().is_redirection() {
-        return Err(Refused::BadAnswer("the target redirects to another host"));
-    }
-    if text.starts_with('/')
-        && !absolute
-        && let Ok(location) = HeaderValue::from_str(&format!("{prefix}{text}"))
-    {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
 }
 
 /// Tells the client how long each hop took, if it is to know.

@@ -27,7 +27,7 @@ use tokio::time::Instant;
 /// The embedding program does what comes before: it finds out who asks (1 authenticate), where the request goes (2 route) and
 /// whether it may (3 authorise). What the gateway does to every request is done here as well: fields of the connection and
 /// `x-mctunnel-*` are taken off; a request that claims an identity (`Impersonate-*`, `X-Remote-*`), has two credentials or a
-/// path that two readers could read differently is refused; a redirect to another host is not passed on. Upgrades are refused:
+/// path that two readers could read differently is refused; a redirect out of the target is not passed on. Upgrades are refused:
 /// they need a connection, which is what [`HttpAdapter`](super::HttpAdapter) serves.
 ///
 /// ```
