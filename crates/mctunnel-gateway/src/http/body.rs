@@ -56,7 +56,7 @@ impl<S: ByteStream> Body for GatewayBody<S> {
         match self {
             Self::Own(body) => body.is_end_stream(),
             Self::Page(_) => false,
-            Self::Tunnelled(body) => body.body.is_end_stream(),
+            Self::Tunnelled(body) => body.is_end_stream(),
         }
     }
 
@@ -101,7 +101,8 @@ pub(super) struct Tunnelled<S: ByteStream> {
     /// The request's body on its way, if it has not arrived whole.
     _upload: Option<AbortOnDropHandle<()>>,
     open: Option<OpenStream>,
-    /// What is still to come of a body whose length is known. Nobody asks for the end behind its last byte.
+    /// What is still to come, where that is known: of a body with a length, and behind the end. Nobody asks for the end behind the last
+    /// byte, and what came there would be neither recorded nor counted.
     left: Option<u64>,
     /// Until it ended.
     pace: Option<Pace>,
@@ -138,32 +139,56 @@ impl<S: ByteStream> Tunnelled<S> {
         if let Some(error) = self.broken.take() {
             return Poll::Ready(Some(self.cut(error, |error| Refused::Cut(told(error)))));
         }
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if let Some(Err(error)) = frame {
-            self.ended(Some(error.to_string()));
-            // Whoever serves the client throws away with an error what it has not sent yet, and sends when there is nothing more.
-            self.broken = Some(error);
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
+        if self.left == Some(0) {
+            return Poll::Ready(None);
         }
-        match &frame {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Err(error) = self.passed(frame.as_ref()) {
+            return self.breaks(error, cx);
+        }
+        match frame {
+            Some(Err(error)) => self.breaks(error, cx),
+            frame => Poll::Ready(frame),
+        }
+    }
+
+    /// Counts what comes, and sees whether it was the last of it.
+    fn passed(&mut self, frame: Option<&Result<Frame<Bytes>, ExchangeError>>) -> Result<(), ExchangeError> {
+        match frame {
+            Some(Err(_)) => {}
             // Nothing follows trailers, and nobody asks again.
             Some(Ok(frame)) if frame.is_trailers() => self.ended(None),
             Some(Ok(frame)) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
+                if let Some(left) = self.left {
+                    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+                    let more = ExchangeError::Protocol("the answer is longer than it says");
+                    self.left = Some(left.checked_sub(bytes).ok_or(more)?);
+                }
                 if let Some(pace) = &mut self.pace {
                     pace.moved(bytes);
                 }
-                if let Some(left) = &mut self.left {
-                    *left = left.saturating_sub(u64::try_from(bytes).unwrap_or(u64::MAX));
-                    if *left == 0 {
-                        self.ended(None);
-                    }
+                if self.left == Some(0) {
+                    self.ended(None);
                 }
             }
-            Some(Err(_)) | None => self.ended(None),
+            None if self.left.is_some() => return Err(ExchangeError::Truncated),
+            None => self.ended(None),
         }
-        Poll::Ready(frame)
+        Ok(())
+    }
+
+    /// Ends with this error, once what came before it was sent: whoever serves the client throws away with an error what it has not
+    /// sent yet, and sends when there is nothing more.
+    fn breaks(&mut self, error: ExchangeError, cx: &Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ExchangeError>>> {
+        self.ended(Some(error.to_string()));
+        self.broken = Some(error);
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.broken.is_none() && (self.left == Some(0) || self.body.is_end_stream())
     }
 
     /// The last frame of an answer that does not end as it should.
@@ -175,7 +200,9 @@ impl<S: ByteStream> Tunnelled<S> {
         if self.cut_as_status { Ok(Frame::trailers(refused(&error).to_grpc_trailers())) } else { Err(error) }
     }
 
+    /// Whatever comes behind this is not passed on.
     fn ended(&mut self, error: Option<String>) {
+        self.left = Some(0);
         if let Some(open) = self.open.take() {
             self.pace = None;
             open.over(error);
