@@ -20,6 +20,7 @@ mod faults;
 mod forward;
 mod grpc;
 mod held;
+mod lengths;
 mod prototype;
 mod redirects;
 mod resets;
