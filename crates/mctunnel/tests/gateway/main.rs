@@ -27,6 +27,7 @@ mod resets;
 mod rig;
 mod round_trips;
 mod slow;
+mod target_tls;
 mod trust;
 mod upgrades;
 mod websocket_http2;
