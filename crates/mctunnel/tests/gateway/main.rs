@@ -21,6 +21,7 @@ mod forward;
 mod grpc;
 mod held;
 mod lengths;
+mod pooled;
 mod prototype;
 mod redirects;
 mod resets;
