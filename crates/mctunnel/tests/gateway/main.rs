@@ -20,6 +20,7 @@ mod faults;
 mod forward;
 mod grpc;
 mod held;
+mod http2_heads;
 mod lengths;
 mod pooled;
 mod prototype;
