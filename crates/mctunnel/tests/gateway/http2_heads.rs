@@ -58,7 +58,7 @@ async fn answer(client: &mut TlsStream<TcpStream>) -> Option<u8> {
         let mut payload = vec![0; usize::from(head[1]) * 256 + usize::from(head[2])];
         client.read_exact(&mut payload).await.unwrap();
         match (head[3], head[8]) {
-            (HEADERS, 1) => return Some(payload[0]),
+            (HEADERS, 1) => return payload.first().copied(),
             (RST_STREAM, 1) | (GOAWAY, _) => return None,
             _ => {}
         }
