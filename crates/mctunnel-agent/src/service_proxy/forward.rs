@@ -1,6 +1,9 @@
 //! Step 9: the exchange itself. The request goes to the target over a kept or a new connection, the answer comes back, and an
 //! upgrade makes both sides plain bytes.
 
+#[cfg(test)]
+mod tests;
+
 use super::{
     ServiceProxy, Speak,
     connection::TargetBody,

@@ -96,13 +96,20 @@ async fn what_the_target_sees_is_what_the_client_sent() {
     let _agent = rig.agent("cluster-a", target.address).await;
     let request = "GET /cluster-a/apis/x%3Ay/?a=%2F..&b=c//d&e=%zz HTTP/1.1\r\nHost: hub\r\nConnection: close\r\n\
         Authorization: Bearer own\r\nAccept-Encoding: gzip\r\nX-Two: 1\r\nX-Two: 2\r\ntraceparent: 00-1-2-01\r\n\
-        x-request-id: mine\r\n\r\n";
+        tracestate: a=1,b=2\r\nx-request-id: mine\r\n\r\n";
     let answer = rig.once(request).await;
     assert!(answer.ends_with('A') && answer.contains("x-request-id: mine"), "{answer}");
     let seen = target.seen.lock()[0].clone();
     assert!(seen.starts_with("GET /apis/x%3Ay/?a=%2F..&b=c//d&e=%zz HTTP/1.1\r\n"), "{seen}");
-    for line in ["authorization: Bearer own", "accept-encoding: gzip", "x-two: 1", "x-two: 2", "traceparent: 00-1-2-01"]
-    {
+    for line in [
+        "authorization: Bearer own",
+        "accept-encoding: gzip",
+        "x-two: 1",
+        "x-two: 2",
+        "traceparent: 00-1-2-01",
+        "tracestate: a=1,b=2",
+        "x-request-id: mine",
+    ] {
         assert!(seen.contains(&format!("{line}\r\n")), "{line} in {seen}");
     }
     assert!(!seen.contains("connection:") && !seen.contains("x-mctunnel"), "{seen}");

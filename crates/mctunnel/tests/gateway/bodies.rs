@@ -6,9 +6,16 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use std::convert::Infallible;
-use tokio::net::{TcpListener, TcpStream};
+use std::{convert::Infallible, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
 use tokio_util::task::AbortOnDropHandle;
+
+/// The longest anything here may take; nothing waits for it to pass.
+const LIMIT: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn expect_100_continue_is_answered() {
@@ -41,7 +48,47 @@ async fn head_and_empty_answers_have_no_body() {
     client.send("DELETE /cluster-a/x HTTP/1.1\r\nHost: hub\r\n\r\n").await;
     assert!(client.until("\r\n\r\n").await.starts_with("HTTP/1.1 204"));
     // The target's connection was kept for all three.
-    assert_eq!(target.seen.lock().len(), 3);
+    assert_eq!((target.seen.lock().len(), *target.connections.lock()), (3, 1));
+}
+
+/// The next bytes, as many as are expected.
+async fn receive(socket: &mut TcpStream, expected: &[u8]) {
+    let mut received = vec![0; expected.len()];
+    timeout(LIMIT, socket.read_exact(&mut received)).await.expect("bytes").unwrap();
+    assert_eq!(received, expected);
+}
+
+#[tokio::test]
+async fn compressed_bodies_pass_byte_for_byte_both_ways() {
+    // Of a length that is known, and of one that is not; none of it is text.
+    let packed: Vec<u8> = [0x1f, 0x8b, 0x08].into_iter().chain((0..=255).rev()).collect();
+    let chunked = [format!("{:x}\r\n", packed.len()).as_bytes(), &packed, b"\r\n0\r\n\r\n"].concat();
+    let rig = Rig::start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let _agent = rig.agent("cluster-a", listener.local_addr().unwrap()).await;
+    for (framing, body) in
+        [(format!("Content-Length: {}", packed.len()), &packed), ("Transfer-Encoding: chunked".to_owned(), &chunked)]
+    {
+        let mut client = TcpStream::connect(rig.gateway).await.unwrap();
+        let head = format!("POST /cluster-a/x HTTP/1.1\r\nHost: hub\r\nContent-Encoding: gzip\r\n{framing}\r\n\r\n");
+        client.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
+        let mut target = timeout(LIMIT, listener.accept()).await.expect("a request").unwrap().0;
+        assert!(head_of(&mut target).await.contains("\r\ncontent-encoding: gzip\r\n"));
+        receive(&mut target, body).await;
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nConnection: close\r\n{framing}\r\n\r\n");
+        target.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
+        assert!(head_of(&mut client).await.contains("\r\ncontent-encoding: gzip\r\n"));
+        receive(&mut client, body).await;
+    }
+}
+
+/// A head, and not a byte more.
+pub(crate) async fn head_of(socket: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(timeout(LIMIT, socket.read_u8()).await.expect("a head").unwrap());
+    }
+    String::from_utf8(head).unwrap().to_ascii_lowercase()
 }
 
 #[tokio::test]

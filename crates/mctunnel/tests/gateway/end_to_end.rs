@@ -2,14 +2,18 @@
 
 use crate::rig::Rig;
 use mctunnel::{ConnectAdapter, ConnectConfig, Gateway, HubAuthority, SniAdapter, SniConfig, core::Unobserved};
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     task::JoinSet,
+    time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+/// The longest anything here may take; nothing waits for it to pass.
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// A server that makes TLS under the name a client of cluster-a would ask for, and sends everything back.
 pub(crate) struct TlsEcho {
@@ -80,6 +84,58 @@ async fn sni_leads_to_the_kube_apiserver_of_the_cluster() {
         stop.cancel();
     };
     tokio::join!(gateway.serve(listener, stop.clone()), clients);
+}
+
+/// A gateway for names below `hub.test`.
+struct Sni {
+    address: SocketAddr,
+    _serving: AbortOnDropHandle<()>,
+}
+
+impl Sni {
+    async fn start(rig: &Rig) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let gateway = Gateway::new(SniAdapter::new(rig.hub(), SniConfig::new("hub.test"), Arc::new(Unobserved)));
+        let serving = async move { gateway.serve(listener, CancellationToken::new()).await };
+        Self { address, _serving: AbortOnDropHandle::new(tokio::task::spawn(serving)) }
+    }
+}
+
+#[tokio::test]
+async fn an_agent_lost_under_a_client_of_sni_is_a_reset() {
+    let (rig, echo) = (Rig::start().await, TlsEcho::start().await);
+    let sni = Sni::start(&rig).await;
+    let agent = rig.agent("cluster-a", echo.address).await;
+    let name = rustls_pki_types::ServerName::try_from("cluster-a.hub.test").unwrap();
+    let socket = TcpStream::connect(sni.address).await.unwrap();
+    let mut stream = crate::rig::trusting(&echo.authority).connect(name, socket).await.unwrap();
+    stream.write_all(b"there").await.unwrap();
+    let mut back = [0; 5];
+    stream.read_exact(&mut back).await.unwrap();
+    assert_eq!(&back, b"there");
+    agent.kill();
+    let ended = timeout(LIMIT, stream.read(&mut back)).await.expect("an end").map_err(|error| error.kind());
+    assert_eq!(ended, Err(std::io::ErrorKind::ConnectionReset), "the client took it for an end");
+}
+
+#[tokio::test]
+async fn a_client_of_sni_waits_for_an_agent_that_is_just_reconnecting() {
+    let (rig, echo) = (Rig::start().await, TlsEcho::start().await);
+    let sni = Sni::start(&rig).await;
+    let bundle = rig.bundle("cluster-a");
+    rig.run(&bundle, echo.address).await.kill();
+    while !rig.hub().tunnels().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let talking = async { talk(&echo, TcpStream::connect(sni.address).await.unwrap()).await };
+    let back = async {
+        while rig.hub().pending_opens() == 0 {
+            tokio::task::yield_now().await;
+        }
+        rig.run(&bundle, echo.address).await
+    };
+    timeout(LIMIT, async { tokio::join!(talking, back) }).await.expect("the agent is back");
 }
 
 #[tokio::test]

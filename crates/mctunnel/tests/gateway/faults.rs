@@ -1,6 +1,12 @@
 //! An agent that goes away in the middle is always an error to the client; one that is just coming back is waited for.
 
-use crate::rig::{Rig, Target, get};
+use crate::{
+    rig::{Client, Rig, Target, get},
+    websocket_http2::h2_client,
+};
+use bytes::Bytes;
+use mctunnel::{HttpConfig, Offered, OpenError, Protocol, ProxyAdapter};
+use std::sync::Arc;
 use tokio::{
     io::AsyncWriteExt,
     net::TcpListener,
@@ -23,6 +29,117 @@ async fn an_agent_lost_in_the_middle_of_an_answer_is_an_error() {
         let rest = timeout(Duration::from_secs(10), client.ended()).await.expect("the end");
         assert!(rest, "{head}");
     }
+}
+
+/// The longest anything here may take; nothing waits for it to pass.
+const LIMIT: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn an_agent_lost_in_the_middle_of_an_answer_over_http2_is_a_reset() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let rig = Rig::start_tls().await;
+    let bundle = rig.bundle("cluster-a");
+    for head in ["Content-Length: 100", "Transfer-Encoding: chunked"] {
+        let agent = rig.run(&bundle, listener.local_addr().unwrap()).await;
+        let (mut client, _connection) = h2_client(&rig).await;
+        let request = http::Request::get("https://localhost/cluster-a/x").body(()).unwrap();
+        let answer = client.send_request(request, true).unwrap().0;
+        let (mut target, _) = timeout(LIMIT, listener.accept()).await.expect("a request").unwrap();
+        target.write_all(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n4\r\nabcd\r\n").as_bytes()).await.unwrap();
+        let mut body = timeout(LIMIT, answer).await.expect("an answer").unwrap().into_body();
+        assert!(!timeout(LIMIT, body.data()).await.expect("bytes").unwrap().unwrap().is_empty());
+        agent.kill();
+        let end = async {
+            loop {
+                match body.data().await {
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => return Some(error),
+                    None => return None,
+                }
+            }
+        };
+        let error = timeout(LIMIT, end).await.expect("an end").expect("the client took it for the end of the answer");
+        assert!(error.is_reset() && error.is_remote(), "{head}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_lost_in_the_middle_of_an_upload_is_an_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let rig = Rig::start().await;
+    let bundle = rig.bundle("cluster-a");
+    for (head, body) in [("Content-Length: 100", "abcd"), ("Transfer-Encoding: chunked", "4\r\nabcd\r\n")] {
+        let agent = rig.run(&bundle, listener.local_addr().unwrap()).await;
+        let mut client = rig.client().await;
+        client.send(format!("POST /cluster-a/x HTTP/1.1\r\nHost: hub\r\n{head}\r\n\r\n{body}")).await;
+        let mut target = Client::new(timeout(LIMIT, listener.accept()).await.expect("a request").unwrap().0);
+        target.until("abcd").await;
+        agent.kill();
+        let (answer, status) = timeout(LIMIT, client.answer()).await.expect("an answer");
+        assert!(answer.starts_with("http/1.1 502") && status.contains("MCT-"), "{head}: {answer}{status}");
+        let more = timeout(LIMIT, target.rest_or_error()).await.expect("an end");
+        assert!(!more.ends_with("0\r\n\r\n"), "{head}: the target took it for the whole upload: {more}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_lost_in_the_middle_of_an_upload_over_http2_is_an_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let rig = Rig::start_tls().await;
+    let bundle = rig.bundle("cluster-a");
+    for length in [Some(100), None] {
+        let agent = rig.run(&bundle, listener.local_addr().unwrap()).await;
+        let (mut client, _connection) = h2_client(&rig).await;
+        let mut request = http::Request::post("https://localhost/cluster-a/x");
+        if let Some(length) = length {
+            request = request.header("content-length", length);
+        }
+        let (answer, mut send) = client.send_request(request.body(()).unwrap(), false).unwrap();
+        send.send_data(Bytes::from_static(b"abcd"), false).unwrap();
+        let mut target = Client::new(timeout(LIMIT, listener.accept()).await.expect("a request").unwrap().0);
+        target.until("abcd").await;
+        agent.kill();
+        let answer = timeout(LIMIT, answer).await.expect("an answer").unwrap();
+        assert_eq!(answer.status(), 502, "{length:?}");
+        let more = timeout(LIMIT, target.rest_or_error()).await.expect("an end");
+        assert!(!more.ends_with("0\r\n\r\n"), "{length:?}: the target took it for the whole upload: {more}");
+    }
+}
+
+/// Takes every stream and never says anything.
+struct Silent;
+
+impl ProxyAdapter for Silent {
+    fn protocol(&self) -> Protocol {
+        Protocol::http()
+    }
+
+    async fn serve(self: Arc<Self>, offered: Offered) {
+        offered.taken_back().await;
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_says_nothing_is_a_timeout_with_a_remedy() {
+    let mut config = HttpConfig::default();
+    config.open_timeout = Duration::from_millis(200);
+    let rig = Rig::start_configured(config).await;
+    let _agent = rig.run_with(&rig.bundle("cluster-a"), |agent| agent.adapter(Arc::new(Silent))).await;
+    let answer = timeout(LIMIT, rig.once(&get("/cluster-a/x"))).await.expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status: serde_json::Value = serde_json::from_str(body).unwrap();
+    let cause = &status["details"]["causes"][0];
+    let code = OpenError::Timeout(String::new()).code();
+    for (told, expected) in [
+        (&status["kind"], "Status"),
+        (&status["reason"], "Timeout"),
+        (&cause["reason"], code.code),
+        (&cause["message"], code.remedy),
+    ] {
+        assert_eq!(told, expected, "{body}");
+    }
+    assert_eq!(status["code"], 504, "{body}");
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ use std::{
 use tokio::{net::TcpListener, time::timeout};
 
 /// Believes `Bearer NAME`.
-struct Names;
+pub(crate) struct Names;
 
 impl Authenticate for Names {
     async fn authenticate(&self, evidence: &Evidence) -> Result<Identity, Unauthenticated> {
@@ -152,6 +152,30 @@ impl Place for Counted {
         self.0.fetch_add(bytes, Ordering::SeqCst);
         Duration::ZERO
     }
+}
+
+/// Lets nobody in for a while.
+struct NoRoom;
+
+impl Limit for NoRoom {
+    fn take(&self, _: &Access<'_>) -> Result<Box<dyn Place>, Decision> {
+        Err(Decision::Limited { rule: "quota daily".into(), retry_after: Duration::from_millis(2500) })
+    }
+}
+
+#[tokio::test]
+async fn a_client_beyond_its_quota_is_told_when_to_try_again() {
+    let quota = Checkpoint::default().with_limit(Arc::new(NoRoom));
+    let rig = Rig::start_with(|adapter| adapter.checkpoint(quota)).await;
+    let target = Target::named("A").await;
+    let _agent = rig.agent("cluster-a", target.address).await;
+    let answer = rig.once(&get("/cluster-a/x")).await;
+    // Rounded up: whoever comes back as told is not too early.
+    assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("\r\nretry-after: 3\r\n"), "{answer}");
+    for part in ["\"kind\":\"Status\"", "\"retryAfterSeconds\":3", "MCT-HTTP-QUOTA", "quota daily"] {
+        assert!(answer.contains(part), "{part} in {answer}");
+    }
+    assert_eq!(target.seen.lock().len(), 0);
 }
 
 #[tokio::test]

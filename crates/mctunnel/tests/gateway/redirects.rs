@@ -1,33 +1,109 @@
-//! Redirects are passed on, never followed, and never lead a client to another host.
+//! Redirects are passed on, never followed, and never lead a client to another host, cluster or service.
 
-use crate::rig::{Rig, Target, get};
+use crate::rig::{Rig, Target, get, ok};
+
+const SERVICE: &str = "/cluster-a/api/v1/namespaces/default/services/web/proxy-service";
+
+/// A target that redirects as `?STATUS&to=LOCATION` says, and answers everything else.
+async fn redirecting() -> Target {
+    Target::start(|request| {
+        let asked = request.split(' ').nth(1).and_then(|target| target.split_once('?'));
+        let Some((status, location)) = asked.and_then(|(_, query)| query.split_once("&to=")) else {
+            return ok("there");
+        };
+        format!("HTTP/1.1 {status} Moved\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+    })
+    .await
+}
+
+/// Where an answer leads, if it does.
+fn location(answer: &str) -> Option<&str> {
+    answer.lines().find_map(|line| line.strip_prefix("location: "))
+}
+
+/// Where a browser goes that asked for `path` and is told `location`.
+fn followed(path: &str, location: &str) -> String {
+    let whole = if location.starts_with('/') {
+        location.to_owned()
+    } else {
+        format!("{}/{location}", path.rsplit_once('/').unwrap_or_default().0)
+    };
+    let mut kept: Vec<&str> = Vec::new();
+    for segment in whole.split('/').skip(1) {
+        match &*segment.to_ascii_lowercase().replace("%2e", ".") {
+            "." => {}
+            ".." => drop(kept.pop()),
+            _ => kept.push(segment),
+        }
+    }
+    format!("/{}", kept.join("/"))
+}
 
 #[tokio::test]
 async fn t14_redirects_stay_inside_the_target() {
     let rig = Rig::start().await;
-    let target = Target::start(|request| {
-        let location = request.split("?to=").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
-        format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n").into_bytes()
-    })
-    .await;
+    let target = redirecting().await;
     let _agent = rig.agent("cluster-a", target.address).await;
-    let service = "/cluster-a/api/v1/namespaces/default/services/web/proxy-service";
     for (prefix, to, expected) in [
-        ("/cluster-a", "/login", "/cluster-a/login"),
-        (service, "/login?a=b", "/cluster-a/api/v1/namespaces/default/services/web/proxy-service/login?a=b"),
-        (service, "next", "next"),
+        ("/cluster-a", "/login", "/login"),
+        (SERVICE, "/login?a=b", "/login?a=b"),
+        (SERVICE, "next", "/next"),
+        (SERVICE, "a/../next", "/next"),
     ] {
-        let answer = rig.once(&get(&format!("{prefix}/go?to={to}"))).await;
-        assert!(answer.contains(&format!("location: {expected}\r\n")), "{to}: {answer}");
+        let answer = rig.once(&get(&format!("{prefix}/go?302&to={to}"))).await;
+        assert_eq!(location(&answer), Some(&*format!("{prefix}{expected}")), "{to}: {answer}");
     }
+    let answer = rig.once(&get(&format!("{SERVICE}/user/go?302&to=../login"))).await;
+    assert_eq!(location(&answer), Some(&*format!("{SERVICE}/login")), "{answer}");
     // Asked for without a slash behind it, the prefix is as long.
-    for prefix in ["/cluster-a", service] {
-        let answer = rig.once(&get(&format!("{prefix}?to=/login"))).await;
-        assert!(answer.contains(&format!("location: {prefix}/login\r\n")), "{prefix}: {answer}");
+    for prefix in ["/cluster-a", SERVICE] {
+        for to in ["/login", "login"] {
+            let answer = rig.once(&get(&format!("{prefix}?302&to={to}"))).await;
+            assert_eq!(location(&answer), Some(&*format!("{prefix}/login")), "{to}: {answer}");
+        }
     }
     for to in ["//evil/", "http://127.0.0.1/", "https://hub/", "\\\\evil", "javascript:x"] {
-        let answer = rig.once(&get(&format!("/cluster-a/go?to={to}"))).await;
-        assert!(answer.starts_with("HTTP/1.1 502") && !answer.contains("location:"), "{to}: {answer}");
+        let answer = rig.once(&get(&format!("/cluster-a/go?302&to={to}"))).await;
+        assert!(answer.starts_with("HTTP/1.1 502") && location(&answer).is_none(), "{to}: {answer}");
     }
-    assert_eq!(target.seen.lock().len(), 10);
+    assert_eq!(target.seen.lock().len(), 14);
+}
+
+#[tokio::test]
+async fn t14_redirects_never_lead_into_another_cluster() {
+    let rig = Rig::start().await;
+    let (target, other) = (redirecting().await, Target::named("other").await);
+    let _agents = [rig.agent("cluster-a", target.address).await, rig.agent("cluster-b", other.address).await];
+    let api = "/cluster-a/go";
+    let service = &format!("{SERVICE}/go");
+    for status in [301, 302, 303, 307, 308] {
+        for (path, to) in [
+            (api, "/../cluster-b/x"),
+            (api, "/%2e%2e/cluster-b"),
+            (api, "/.%2E/cluster-b/x"),
+            (api, "/a/../../cluster-b/x"),
+            (api, "../cluster-b/x"),
+            (api, "../../cluster-b"),
+            (api, "%2e%2e/cluster-b/x"),
+            (api, ".."),
+            (api, "//host"),
+            (service, "/../../../../../../../../cluster-b/x"),
+            (service, "/../../hidden/proxy-service/"),
+            (service, "../../hidden/proxy-service/"),
+            (service, "../../../secrets"),
+            // Inside after all, if the client begins where the target believes it does.
+            ("/cluster-a", "cluster-b/x"),
+            (SERVICE, "../cluster-b/x"),
+        ] {
+            let answer = rig.once(&get(&format!("{path}?{status}&to={to}"))).await;
+            if let Some(location) = location(&answer) {
+                rig.once(&get(&followed(path, location))).await;
+                assert!(followed(path, location).starts_with("/cluster-a/"), "{path} {to}: {answer}");
+            } else {
+                assert!(answer.starts_with("HTTP/1.1 502") && answer.contains("MCT-HTTP-BAD-ANSWER"), "{to}: {answer}");
+            }
+            assert_eq!(location(&answer).is_some(), to == "cluster-b/x", "{path} {to}: {answer}");
+        }
+    }
+    assert_eq!(*other.seen.lock(), Vec::<String>::new());
 }

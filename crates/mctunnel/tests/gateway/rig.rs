@@ -3,7 +3,7 @@
 use mctunnel::{
     Agent, ClusterFiles, ClusterName, Gateway, HttpAdapter, HttpConfig, Hub, HubAuthority, JoinBundle, PinnedTargets,
     ServiceProxy, ServiceProxyConfig, ServiceTarget,
-    agent::Impersonate,
+    agent::{Builder, Impersonate},
     core::{Happening, Observe, PermitService, Secret, locate::SharedLocator},
 };
 use parking_lot::Mutex;
@@ -104,8 +104,7 @@ impl Rig {
 
     /// Starts the agent of a cluster whose kube-apiserver, and whose service `default/web`, is at `target`.
     pub(crate) async fn agent(&self, cluster: &str, target: SocketAddr) -> RunningAgent {
-        let agent = self.bundle(cluster);
-        self.run(&agent, target).await
+        self.run(&self.bundle(cluster), target).await
     }
 
     pub(crate) fn bundle(&self, cluster: &str) -> JoinBundle {
@@ -149,26 +148,31 @@ impl Rig {
         self.run_proxy(&self.bundle(cluster), proxy).await
     }
 
-    async fn run_proxy(&self, bundle: &JoinBundle, proxy: ServiceProxy) -> RunningAgent {
-        let before = self.hub.tunnels().iter().find(|t| t.cluster == bundle.cluster).map(|t| t.generation);
+    /// Starts an agent with a proxy of its own.
+    pub(crate) async fn run_proxy(&self, bundle: &JoinBundle, proxy: ServiceProxy) -> RunningAgent {
         let proxy = Arc::new(proxy.services(Arc::new(OnlyWeb)));
+        self.run_with(bundle, |agent| {
+            agent.adapter(proxy.http()).adapter(proxy.grpc()).kube_api(proxy.kube_api_locator().unwrap())
+        })
+        .await
+    }
+
+    /// Starts an agent with adapters of its own.
+    pub(crate) async fn run_with<F>(&self, bundle: &JoinBundle, with: F) -> RunningAgent
+    where
+        F: FnOnce(Builder<'_>) -> Builder<'_>,
+    {
+        let find = || self.hub.tunnels().into_iter().find(|t| t.cluster == bundle.cluster).map(|t| t.generation);
+        let before = find();
         let happenings = Arc::default();
-        let agent = Agent::builder(bundle)
-            .adapter(proxy.http())
-            .adapter(proxy.grpc())
-            .kube_api(proxy.kube_api_locator().unwrap())
-            .observer(Arc::new(Notes(Arc::clone(&happenings))))
-            .build()
-            .unwrap();
+        let observer = Arc::new(Notes(Arc::clone(&happenings)));
+        let agent = with(Agent::builder(bundle)).observer(observer).build().unwrap();
         let running = agent.clone();
         let task = AbortOnDropHandle::new(tokio::task::spawn(async move { running.run().await }));
-        loop {
-            let now = self.hub.tunnels().iter().find(|t| t.cluster == bundle.cluster).map(|t| t.generation);
-            if now.is_some() && now != before {
-                return RunningAgent { agent, happenings, _task: task };
-            }
+        while find().is_none_or(|now| before == Some(now)) {
             tokio::task::yield_now().await;
         }
+        RunningAgent { agent, happenings, _task: task }
     }
 
     pub(crate) async fn client(&self) -> Client {
@@ -285,6 +289,11 @@ impl Client {
         (head, String::from_utf8_lossy(&std::mem::replace(&mut self.read, rest)).into_owned())
     }
 
+    /// Ends the connection as an error.
+    pub(crate) fn reset(self) {
+        self.socket.set_zero_linger().unwrap();
+    }
+
     /// Whether the connection ended, cleanly or not.
     pub(crate) async fn ended(&mut self) -> bool {
         !matches!(self.more().await, Ok(1..))
@@ -316,6 +325,8 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     pub(crate) seen: Arc<Mutex<Vec<String>>>,
+    /// How many connections it was given.
+    pub(crate) connections: Arc<Mutex<usize>>,
     _serving: AbortOnDropHandle<()>,
 }
 
@@ -324,10 +335,12 @@ impl Target {
     pub(crate) async fn start(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, seen) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
-        let (keep, answer) = (Arc::clone(&seen), Arc::new(answer));
+        let connections = Arc::new(Mutex::new(0));
+        let (keep, count, answer) = (Arc::clone(&seen), Arc::clone(&connections), Arc::new(answer));
         let _serving = AbortOnDropHandle::new(tokio::task::spawn(async move {
             let mut visitors = JoinSet::new();
             while let Ok((socket, _)) = listener.accept().await {
+                *count.lock() += 1;
                 let (keep, answer) = (Arc::clone(&keep), Arc::clone(&answer));
                 visitors.spawn(async move {
                     let mut visitor = Client::new(socket);
@@ -343,7 +356,7 @@ impl Target {
                 });
             }
         }));
-        Self { address, seen, _serving }
+        Self { address, seen, connections, _serving }
     }
 
     /// Answers every request with its own name.

@@ -1,10 +1,14 @@
 //! WebSocket over HTTP/2 (RFC 8441), to a target that knows it over HTTP/1.1 only: the same bytes, and the same ends.
 
-use crate::rig::{Rig, RunningAgent};
+use crate::{
+    held::Names,
+    rig::{Rig, RunningAgent, Target},
+    upgrades::{POD, only_get_pods},
+};
 use bytes::Bytes;
 use h2::{RecvStream, SendStream, client::SendRequest};
 use http::{Method, Request, Response, StatusCode, Version};
-use std::{io, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -178,6 +182,34 @@ async fn only_websocket_is_spoken_so() {
         let response = timeout(LIMIT, response).await.expect("an answer").unwrap();
         assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{protocol}");
     }
+}
+
+#[tokio::test]
+async fn t10_a_websocket_into_a_pod_is_not_reading_it() {
+    let rig =
+        Rig::start_tls_with(|adapter| adapter.authenticate(Arc::new(Names)).authorize(Arc::new(only_get_pods()))).await;
+    let target = Target::named("pod").await;
+    let _agent = rig.speaking_agent("cluster-a", target.address).await;
+    let (mut client, _connection) = h2_client(&rig).await;
+    while !client.is_extended_connect_protocol_enabled() {
+        tokio::task::yield_now().await;
+    }
+    let mut ask = async |path: &str, protocol: Option<h2::ext::Protocol>| {
+        let mut request = Request::get(format!("https://localhost{path}")).header("authorization", "Bearer alice");
+        if let Some(protocol) = protocol {
+            request = request.method(Method::CONNECT).header("sec-websocket-version", "13").extension(protocol);
+        }
+        let request = request.version(Version::HTTP_2).body(()).unwrap();
+        timeout(LIMIT, client.send_request(request, true).unwrap().0).await.expect("an answer").unwrap().status()
+    };
+    assert_eq!(ask(POD, None).await, StatusCode::OK, "alice may read it");
+    for way in ["exec?command=sh&stdin=true", "attach", "portforward?ports=80"] {
+        let path = format!("{POD}/{way}");
+        for protocol in [None, Some(h2::ext::Protocol::from("websocket"))] {
+            assert_eq!(ask(&path, protocol.clone()).await, StatusCode::FORBIDDEN, "{way} {protocol:?}");
+        }
+    }
+    assert_eq!(target.seen.lock().len(), 1, "one of them reached the target");
 }
 
 #[tokio::test]
