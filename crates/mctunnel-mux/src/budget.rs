@@ -12,6 +12,9 @@ pub struct Budgets {
     /// Streams the peer may have offered that we have neither joined nor refused. Stops: dials piling up behind a target that
     /// never answers. Default 4,096.
     pub half_open: usize,
+    /// What the headers of those streams take in memory, together. Stops: many opens with large headers, each within its own budget.
+    /// Default 8 MiB.
+    pub half_open_bytes: usize,
     /// Bytes of names and values in one OPEN. Stops: memory taken by headers. Default 16 KiB.
     pub header_bytes: usize,
     /// Headers in one OPEN. Default 64.
@@ -27,6 +30,12 @@ pub struct Budgets {
     /// WINDOWs a second for streams that are gone, on average over ten seconds. Some cross our end; a flood of them is work for
     /// nothing. Default 20,000.
     pub late_windows_per_second: u32,
+    /// Streams of ours that the application has let go of and whose last bytes the peer does not take. Beyond it the oldest is cut.
+    /// Stops: clients that leave again and again, each leaving memory here and a target's connection there behind, with neither permit nor
+    /// quota nor record. Default 128, which cost up to `send_buffer` each.
+    pub orphans: usize,
+    /// How long such a stream may last before it is cut. Stops: a target that never reads. Default 30 s.
+    pub orphan_patience: Duration,
     /// Answers to a peer that it does not pick up: PONG, REFUSED for streams over a limit. Stops: memory taken by asking and not
     /// reading. Default 4,096.
     pub unread_answers: usize,
@@ -37,12 +46,15 @@ impl Default for Budgets {
         Self {
             streams: 32_768,
             half_open: 4_096,
+            half_open_bytes: 8 * 1024 * 1024,
             header_bytes: 16 * 1024,
             headers: 64,
             resets_per_second: 20_000,
             empty_frames_per_second: 100,
             pings_per_second: 100,
             late_windows_per_second: 20_000,
+            orphans: 128,
+            orphan_patience: Duration::from_secs(30),
             unread_answers: 4_096,
         }
     }

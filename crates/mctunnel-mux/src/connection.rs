@@ -13,10 +13,12 @@ use bytes::{Bytes, BytesMut};
 use core::time::Duration;
 use lingering::Lingering;
 use liveness::Liveness;
+use orphans::Orphans;
 
 mod commands;
 mod lingering;
 mod liveness;
+mod orphans;
 mod receive;
 mod transmit;
 
@@ -107,6 +109,8 @@ pub struct Connection {
     total_sent: u64,
     /// Peer's streams that wait for `join` or `refuse`.
     offered: usize,
+    /// What their headers take.
+    offered_bytes: usize,
     /// Streams the peer opened.
     peer_streams: usize,
     /// What the peer takes before it has answered an OPEN.
@@ -120,6 +124,7 @@ pub struct Connection {
     deframer: Deframer,
     liveness: Liveness,
     lingering: Lingering,
+    orphans: Orphans,
     resets: Bucket,
     empty_frames: Bucket,
     pings: Bucket,
@@ -171,6 +176,7 @@ impl Connection {
             total_read: 0,
             total_sent: 0,
             offered: 0,
+            offered_bytes: 0,
             peer_streams: 0,
             peer_early_window: 0,
             peer_drains: false,
@@ -181,6 +187,7 @@ impl Connection {
             deframer: Deframer::default(),
             liveness: Liveness::default(),
             lingering: Lingering::default(),
+            orphans: Orphans::default(),
             resets: Bucket::new(budgets.resets_per_second, "the peer cut streams too often"),
             empty_frames: Bucket::new(budgets.empty_frames_per_second, "the peer sent too many empty frames"),
             pings: Bucket::new(budgets.pings_per_second, "the peer sent too many pings"),
@@ -202,14 +209,19 @@ impl Connection {
     /// When [`Connection::handle_timeout`] wants to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Moment> {
-        if self.phase == Phase::Open { Some(self.liveness.deadline(&self.config)) } else { None }
+        if self.phase != Phase::Open {
+            return None;
+        }
+        let alive = self.liveness.deadline(&self.config);
+        Some(self.orphans_deadline().map_or(alive, |orphans| orphans.min(alive)))
     }
 
-    /// Time passed: asks a silent peer, or gives it up.
+    /// Time passed: asks a silent peer, or gives it up; ends what the peer kept waiting for too long.
     pub fn handle_timeout(&mut self, now: Moment) -> Result<(), ProtocolError> {
         if self.phase != Phase::Open {
             return Ok(());
         }
+        self.cut_old_orphans(now);
         match self.liveness.handle_timeout(now, &self.config) {
             Ok(Some(nonce)) => {
                 self.control.push_back(Frame::Ping(nonce));
@@ -358,6 +370,7 @@ impl Connection {
         }
         if stream.phase == StreamPhase::Offered {
             self.offered += 1;
+            self.offered_bytes += stream.offer_bytes;
         }
         self.streams.insert(id, stream);
     }
@@ -369,9 +382,13 @@ impl Connection {
             return;
         }
         if let Some(stream) = self.streams.remove(&id) {
+            self.discount_orphan(id, stream.orphaned_at);
             self.committed -= stream.window.size();
             self.peer_streams -= usize::from(!stream.opened_by_us);
-            self.offered -= usize::from(stream.phase == StreamPhase::Offered);
+            if stream.phase == StreamPhase::Offered {
+                self.offered -= 1;
+                self.offered_bytes -= stream.offer_bytes;
+            }
         }
     }
 
@@ -387,6 +404,7 @@ impl Connection {
         debug_assert_eq!(offered, self.offered, "offers are counted");
         let theirs = self.streams.values().filter(|s| !s.opened_by_us).count();
         debug_assert_eq!(theirs, self.peer_streams, "the peer's streams are counted");
+        self.assert_orphans();
     }
 
     /// Text for a refusal over a limit.

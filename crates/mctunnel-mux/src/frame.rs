@@ -85,6 +85,11 @@ impl Open {
         let headers: usize = self.headers.iter().map(|h| h.name.len() + h.value.len()).sum();
         headers + self.user.as_ref().map_or(0, |user| user.bytes())
     }
+
+    /// What it takes in memory, roughly.
+    pub(crate) fn footprint(&self) -> usize {
+        self.header_bytes() + self.headers.len() * size_of::<Header>()
+    }
 }
 
 /// One piece of routing metadata.

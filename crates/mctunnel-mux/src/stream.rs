@@ -17,7 +17,7 @@
 //! The entry stays until the application has let go of it too, so that what arrived can still be read.
 
 use crate::{
-    EndedBy, Priority, ResetCode,
+    EndedBy, Moment, Priority, ResetCode,
     queue::ByteQueue,
     schedule::Share,
     window::{RecvWindow, SendCredit},
@@ -27,6 +27,8 @@ use crate::{
 pub(crate) struct Stream {
     pub(crate) phase: Phase,
     pub(crate) opened_by_us: bool,
+    /// What the headers take while it is offered.
+    pub(crate) offer_bytes: usize,
     pub(crate) share: Share,
     // Sending.
     pub(crate) outgoing: ByteQueue,
@@ -42,6 +44,8 @@ pub(crate) struct Stream {
     pub(crate) cut_behind: Option<ResetCode>,
     pub(crate) cut: Option<(ResetCode, EndedBy)>,
     pub(crate) released: bool,
+    /// Since when the application is gone and the peer keeps what is left of the stream waiting.
+    pub(crate) orphaned_at: Option<Moment>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +70,7 @@ impl Stream {
         Self {
             phase,
             opened_by_us: phase == Phase::Opening,
+            offer_bytes: 0,
             share: Share::new(priority),
             outgoing: ByteQueue::default(),
             credit: SendCredit::new(credit),
@@ -77,6 +82,7 @@ impl Stream {
             cut_behind: None,
             cut: None,
             released: false,
+            orphaned_at: None,
         }
     }
 

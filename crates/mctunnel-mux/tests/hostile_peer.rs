@@ -209,6 +209,28 @@ fn headers_have_a_budget() {
 }
 
 #[test]
+fn t22_headers_of_unanswered_opens_have_a_budget_together() {
+    let mut config = Config::default();
+    config.budgets.half_open_bytes = 4096;
+    let mut scene = Scene::hub_with(config);
+    let fat = |stream| {
+        Frame::Open(id(stream), 0, Open { headers: vec![Header::text("a", &"x".repeat(1000))], ..Open::default() })
+    };
+    scene.honest(&[fat(101), fat(103), fat(105)]);
+    assert_eq!(scene.transmitted(), []);
+    scene.honest(&[fat(107)]);
+    let refused = |frames: Vec<Frame>| matches!(&frames[..], [Frame::Refused { code: RefuseCode::TooManyStreams, .. }]);
+    assert!(refused(scene.transmitted()), "it alone is refused");
+    scene.connection.join(id(101)).unwrap();
+    scene.connection.refuse(id(103), RefuseCode::NotAllowed, "no");
+    scene.transmitted();
+    scene.honest(&[fat(109), fat(111)]);
+    assert_eq!(scene.transmitted(), [], "those that were answered make room");
+    scene.honest(&[fat(113)]);
+    assert!(refused(scene.transmitted()));
+}
+
+#[test]
 fn what_is_no_frame_ends_the_tunnel() {
     let cases: [(&str, &[u8], &str); 8] = [
         ("64 MiB announced", &[0, 4, 0, 0, 0], "larger than any frame"),

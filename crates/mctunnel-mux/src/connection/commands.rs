@@ -66,6 +66,7 @@ impl Connection {
         stream.phase = StreamPhase::Joined;
         stream.window.extend(window);
         self.offered -= 1;
+        self.offered_bytes -= stream.offer_bytes;
         self.committed += window;
         self.control.push_back(Frame::Joined { stream: id, window });
         self.schedule(id);
@@ -184,6 +185,7 @@ impl Connection {
         }
         self.discard(id);
         self.forget_if_done(id);
+        self.count_orphan(id);
         self.assert_invariants();
     }
 
@@ -201,7 +203,7 @@ impl Connection {
     }
 
     /// Nobody will read what came on a released stream. It is taken all the same: a peer that is kept from writing may be kept from
-    /// reading what we finished, and two ends that both wait so would wait for ever.
+    /// reading what we finished, and two ends that both wait so would wait for ever. Not so behind a cut: [`Self::give_back`].
     pub(super) fn discard(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(&id) {
             let len = stream.incoming.len();
@@ -211,6 +213,8 @@ impl Connection {
     }
 
     /// Gives the peer credit for what was taken from a stream, if it can still use it. Without a round-trip time no window grows.
+    ///
+    /// A stream whose cut waits behind what was written gets none: whom the bytes were for is gone, and so is the one who paid for them.
     fn give_back(&mut self, id: StreamId, len: usize, now: Moment, rtt: Option<Duration>) {
         self.total_read += len_u64(len);
         let mut tunnel = TunnelView {
@@ -221,7 +225,7 @@ impl Connection {
             spare: self.spare_memory(),
             total_read: self.total_read,
         };
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(&id).filter(|s| s.cut_behind.is_none()) else { return };
         if stream.peer_finished || stream.cut.is_some() {
             tunnel.base_rtt = None;
         }

@@ -30,6 +30,11 @@ impl Liveness {
         self.last_heard = now;
     }
 
+    /// The latest time it was told; while the tunnel is up, no longer ago than a PING takes to be due and answered.
+    pub(super) fn last_heard(&self) -> Moment {
+        self.last_heard
+    }
+
     pub(super) fn rtt(&self) -> Option<Duration> {
         self.rtt
     }

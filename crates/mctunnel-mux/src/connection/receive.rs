@@ -138,7 +138,13 @@ impl Connection {
             let text = Self::limit_text("unanswered opens", budgets.half_open);
             return self.refuse_unseen(id, text);
         }
-        let stream = Stream::new(StreamPhase::Offered, open.priority, window, self.config.early_window);
+        let offer_bytes = open.footprint();
+        if self.offered_bytes.saturating_add(offer_bytes) > budgets.half_open_bytes {
+            let text = Self::limit_text("bytes of headers of unanswered opens", budgets.half_open_bytes);
+            return self.refuse_unseen(id, text);
+        }
+        let mut stream = Stream::new(StreamPhase::Offered, open.priority, window, self.config.early_window);
+        stream.offer_bytes = offer_bytes;
         self.insert(id, stream);
         self.events.push_back(Event::Opened(Offer {
             stream: id,
@@ -162,12 +168,15 @@ impl Connection {
             stream.phase = StreamPhase::Joined;
             stream.credit.grant(window)?;
             let leaving = stream.is_leaving();
+            let orphaned_at = stream.orphaned_at;
             self.events.push_back(Event::Joined(id));
+            self.discount_orphan(id, orphaned_at);
             self.schedule(id);
             if leaving {
                 self.reset(id, ResetCode::Cancelled);
                 self.forget_if_done(id);
             }
+            self.count_orphan(id);
         }
         Ok(())
     }
@@ -223,6 +232,8 @@ impl Connection {
         match self.streams.get_mut(&id).filter(|s| s.cut.is_none()) {
             Some(stream) => {
                 stream.credit.grant(credit)?;
+                let orphaned_at = stream.orphaned_at;
+                self.discount_orphan(id, orphaned_at);
                 self.schedule(id);
                 Ok(())
             }

@@ -71,13 +71,16 @@ impl Connection {
             // Those who wait for a flush are told too.
             self.events.push_back(Event::Writable(id));
         }
-        let leaving = stream.is_leaving();
+        let (leaving, released) = (stream.is_leaving(), stream.released);
         encode_data_head(&mut self.head, id, fin, payload.len());
         // The application has let go; the peer's direction is cut now that ours is delivered.
         if let Some(code) = cut.or(leaving.then_some(ResetCode::Cancelled)) {
             self.reset(id, code);
         }
         self.forget_if_done(id);
+        if released {
+            self.count_orphan(id);
+        }
         if payload.len() <= GATHER {
             self.head.extend_from_slice(&payload);
             None
