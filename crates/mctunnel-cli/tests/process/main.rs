@@ -12,6 +12,7 @@ mod bytes;
 mod bytes_on_a_bad_wire;
 mod drain;
 mod drain_trusted;
+mod event_reports;
 mod faults;
 mod floods;
 mod log_reports;
