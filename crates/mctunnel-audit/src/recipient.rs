@@ -105,24 +105,19 @@ pub enum NotSent {
 }
 
 impl NotSent {
-    /// Whether it is for what was sent that it was refused: the same again would be refused again. Who may send at all, and where to,
-    /// can change, and so can how busy somebody is.
+    /// Whether it is for what was sent that it was refused: the same again would be refused again by the same receiver. Every other
+    /// status is about who sends, where to, or how busy somebody is, and that can change.
     #[must_use]
     pub fn is_for_good(&self) -> bool {
-        const MAY_CHANGE: [StatusCode; 9] = [
-            StatusCode::UNAUTHORIZED,
-            StatusCode::PAYMENT_REQUIRED,
-            StatusCode::FORBIDDEN,
-            StatusCode::NOT_FOUND,
-            StatusCode::METHOD_NOT_ALLOWED,
-            StatusCode::PROXY_AUTHENTICATION_REQUIRED,
-            StatusCode::REQUEST_TIMEOUT,
-            StatusCode::TOO_EARLY,
-            StatusCode::TOO_MANY_REQUESTS,
+        const ABOUT_THE_CONTENT: [StatusCode; 4] = [
+            StatusCode::BAD_REQUEST,
+            StatusCode::PAYLOAD_TOO_LARGE,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            StatusCode::UNPROCESSABLE_ENTITY,
         ];
         match self {
             Self::Failed(_) => false,
-            Self::Refused(status) => status.is_client_error() && !MAY_CHANGE.contains(status),
+            Self::Refused(status) => ABOUT_THE_CONTENT.contains(status),
         }
     }
 }
@@ -149,4 +144,17 @@ fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_about_the_content_is_for_good() {
+        let for_good = |status: &u16| NotSent::Refused(StatusCode::from_u16(*status).unwrap()).is_for_good();
+        let all: Vec<u16> = (300..600).filter(for_good).collect();
+        assert_eq!(all, [400, 413, 415, 422]);
+        assert!(!NotSent::Failed("away".to_owned()).is_for_good());
+    }
 }

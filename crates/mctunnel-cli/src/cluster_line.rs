@@ -1,10 +1,7 @@
 //! A cluster as it is listed: its tunnel, as far as the hub is asked, and what it reported of itself last, as JSON, YAML and columns.
 //! One that is silent is stale.
 
-use crate::{
-    reports::{micros_ago, moment},
-    status_reports::EVERY,
-};
+use crate::{reports::moment, status_reports::EVERY};
 use mctunnel::{
     hub::TunnelStatus,
     report::{Kind, Query, ReportError, Store, StoredRecord, kind::InvalidKind},
@@ -18,8 +15,6 @@ use std::{
 
 /// A cluster that said nothing for so long is stale.
 const STALE: Duration = Duration::from_secs(EVERY.as_secs() * 3);
-/// How far back a status is looked for.
-const BACK: Duration = Duration::from_secs(24 * 60 * 60);
 /// Records that are looked at at once.
 const AT_ONCE: usize = 1_000;
 
@@ -27,7 +22,7 @@ const AT_ONCE: usize = 1_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ClusterLine {
     cluster: String,
-    /// `live` or `stale` by when the hub heard of it last; `connected` when it has a tunnel and does not report; `silent` when nothing
+    /// `live` or `stale` by when the hub heard of it last; `connected` when it has a tunnel and never reported; `silent` when nothing
     /// is known of it.
     state: String,
     /// How long its tunnel has been up; known to a hub that runs.
@@ -71,8 +66,8 @@ impl ClusterLine {
         let live = now.duration_since(heard).is_ok_and(|age| age <= STALE) || now < heard;
         let state = match (status, live, tunnel) {
             (Some(_), true, _) => "live",
-            (_, _, Some(_)) => "connected",
-            (Some(_), false, None) => "stale",
+            (Some(_), false, _) => "stale",
+            (None, _, Some(_)) => "connected",
             (None, _, None) => "silent",
         };
         let text = |path: &str| body.pointer(path).and_then(Value::as_str).map(printable);
@@ -195,24 +190,28 @@ pub(crate) struct LatestStatus {
 }
 
 impl LatestStatus {
-    /// What is asked of a store.
-    pub(crate) fn query(&self) -> Result<Query, InvalidKind> {
-        let kind = Kind::parse("status")?;
-        Ok(Query { since: micros_ago(BACK), from: self.from, limit: AT_ONCE, ..Query::new(kind) })
+    /// What is asked of a store: whatever the clocks of agents say.
+    pub(crate) fn query() -> Result<Query, InvalidKind> {
+        Ok(Query { limit: AT_ONCE, ..Query::new(Kind::parse("status")?) })
     }
 
-    /// Reads what came since.
+    /// Reads what came since; the first time, what each cluster said last, however long ago.
     pub(crate) fn read_store(&mut self, store: &Store) -> Result<(), ReportError> {
-        while let Ok(query) = self.query() {
-            let records = store.read(&query)?;
-            let Some(last) = records.last() else { break };
-            self.from = last.position + 1;
+        let Ok(query) = Self::query() else { return Ok(()) };
+        if self.from == 0 {
+            store.last_of_each(&query.kind)?.iter().for_each(|found| self.note(found));
+        }
+        loop {
+            let records = store.read(&Query { from: self.from, ..query.clone() })?;
+            if records.is_empty() {
+                return Ok(());
+            }
             records.iter().for_each(|found| self.note(found));
         }
-        Ok(())
     }
 
     pub(crate) fn note(&mut self, found: &StoredRecord) {
+        self.from = self.from.max(found.position + 1);
         let body = serde_json::from_slice(&found.record.body).unwrap_or_default();
         let status = Status { received: found.received, time: found.record.time, body };
         self.by_cluster.insert(found.cluster.to_string(), status);
@@ -226,7 +225,16 @@ impl LatestStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process;
+    use mctunnel::{
+        ClusterName,
+        report::{Connect, LaneConfig, Receiver, Record, Retention, Spool, send},
+    };
+    use parking_lot::Mutex;
     use serde_json::json;
+    use std::sync::Arc;
+    use tokio::task::JoinSet;
+    use tokio_util::sync::CancellationToken;
 
     #[test]
     fn a_cluster_is_live_stale_or_silent_by_when_it_reported() {
@@ -246,13 +254,12 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_with_a_tunnel_is_connected_though_it_does_not_report_and_the_hub_knows_best() {
+    fn a_cluster_with_a_tunnel_is_connected_if_it_never_reported_and_the_hub_knows_best() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         let tunnel = Tunnel { up: Duration::from_secs(7), streams: 3, rtt: Some(Duration::from_millis(20)) };
         let body = json!({"tunnel": {"rtt_seconds": 9.0, "streams": 99}});
         let status = |received| Status { received, time: 0, body: body.clone() };
-        for (status, state) in [(None, "connected"), (Some(status(0)), "connected"), (Some(status(1_000_000)), "live")]
-        {
+        for (status, state) in [(None, "connected"), (Some(status(0)), "stale"), (Some(status(1_000_000)), "live")] {
             let line = ClusterLine::of("c1", status.as_ref(), Some(&tunnel), now);
             assert_eq!((line.state.as_str(), line.connected_seconds), (state, Some(7)));
             assert_eq!((line.rtt_seconds, line.streams), (Some(0.02), Some(3)));
@@ -260,6 +267,49 @@ mod tests {
         let none = Tunnel { rtt: None, ..tunnel };
         let line = ClusterLine::of("c1", Some(&status(0)), Some(&none), now);
         assert_eq!(line.rtt_seconds, Some(9.0), "what the agent says is better than nothing");
+    }
+
+    /// The way from a cluster to a store.
+    struct Reporting {
+        receiver: Receiver,
+        serving: Mutex<JoinSet<()>>,
+    }
+
+    impl Connect for Reporting {
+        type Stream = tokio::io::DuplexStream;
+
+        async fn connect(&self) -> Result<Self::Stream, String> {
+            let (ours, theirs) = tokio::io::duplex(64 << 10);
+            let receiver = self.receiver.clone();
+            self.serving.lock().spawn(async move {
+                let _ = receiver.serve(&ClusterName::parse("c1").unwrap(), theirs).await;
+            });
+            Ok(ours)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_cluster_whose_clock_is_wrong_is_live_and_its_last_status_is_found_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("store"), Retention::default()).unwrap();
+        let spool = Spool::open(&dir.path().join("spool"), LaneConfig::default(), BTreeMap::new()).unwrap();
+        let receiver = Receiver::new(store.clone(), CancellationToken::new());
+        let way = Arc::new(Reporting { receiver, serving: Mutex::default() });
+        let _sending = process::owned(send(spool.clone(), way, CancellationToken::new()));
+        let mut changes = store.changes();
+        let (mut running, kind) = (LatestStatus::default(), Kind::parse("status").unwrap());
+        for version in ["1", "2"] {
+            let body = json!({"agent_version": version}).to_string();
+            spool.append(&kind, vec![Record::new(0, "agent", body).unwrap()]).await.unwrap();
+            changes.changed().await.unwrap();
+            running.read_store(&store).unwrap();
+            let mut restarted = LatestStatus::default();
+            restarted.read_store(&store).unwrap();
+            for latest in [&running, &restarted] {
+                let line = ClusterLine::of("c1", latest.of("c1"), None, SystemTime::now());
+                assert_eq!((line.state.as_str(), line.agent_version.as_deref()), ("live", Some(version)));
+            }
+        }
     }
 
     #[test]

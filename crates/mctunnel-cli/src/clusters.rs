@@ -92,18 +92,15 @@ struct Listed {
 
 impl Source {
     fn files(dir: PathBuf) -> anyhow::Result<Self> {
-        let latest = LatestStatus::default();
-        let reader = StoreReader::new(&dir.join(DIRECTORY), latest.query()?);
-        Ok(Self::Files { dir, reader: Box::new(reader), latest })
+        let reader = StoreReader::new(&dir.join(DIRECTORY), LatestStatus::query()?);
+        Ok(Self::Files { dir, reader: Box::new(reader), latest: LatestStatus::default() })
     }
 
     fn lines(&mut self) -> anyhow::Result<Vec<ClusterLine>> {
         match self {
             Self::Hub(hub) => Ok(serde_json::from_str::<Listed>(&hub.get("/-/v1/clusters")?)?.items),
             Self::Files { dir, reader, latest } => {
-                while let Some(records) = reader.next_records()? {
-                    records.iter().for_each(|found| latest.note(found));
-                }
+                reader.last_of_each()?.iter().for_each(|found| latest.note(found));
                 known(dir, latest)
             }
         }

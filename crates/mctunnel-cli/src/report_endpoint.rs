@@ -1,11 +1,14 @@
 //! The agent's endpoint for programs in the cluster: `POST /v1/reports/KIND[?source=NAME[&sequence=N]]`, JSON or NDJSON. 202 is said when
 //! the records are on the agent's disk; while the lane is full, the answer waits. With `sequence`, asking again stores nothing twice.
 
+mod room;
+
 use crate::few::serve_few;
+use bytes::BytesMut;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::{
     Method, Request, Response, StatusCode,
-    body::{Bytes, Incoming},
+    body::{Body as _, Bytes, Incoming},
     header::{ALLOW, CONTENT_TYPE, HeaderValue},
     service::service_fn,
 };
@@ -14,6 +17,7 @@ use mctunnel::{
     ErrorCode,
     report::{Kind, Record, ReportError, Spool, kind::BUILT_IN},
 };
+use room::Room;
 use serde::de::IgnoredAny;
 use std::{
     convert::Infallible,
@@ -26,6 +30,10 @@ use tokio::net::{TcpListener, TcpStream};
 const MOST_CONNECTIONS: usize = 128;
 /// The longest body.
 const MOST_BODY: usize = 4 << 20;
+/// The most records of a request: each takes memory beside its bytes.
+const MOST_RECORDS: usize = 10_000;
+/// What a connection reads ahead of what is taken from it.
+const READ_AHEAD: usize = 32 << 10;
 /// How long a client may take to say what it wants, the next time too.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a client may take to send a body.
@@ -40,11 +48,12 @@ pub(crate) const OWN_KINDS: [&str; 3] = BUILT_IN;
 /// The endpoint.
 pub(crate) struct ReportEndpoint {
     spool: Spool,
+    room: Room,
 }
 
 impl ReportEndpoint {
     pub(crate) fn new(spool: Spool) -> Self {
-        Self { spool }
+        Self { spool, room: Room::new() }
     }
 
     /// Serves until dropped.
@@ -68,7 +77,7 @@ impl ReportEndpoint {
             }
         });
         let mut http = hyper::server::conn::http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+        http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(READ_AHEAD);
         if let Err(error) = http.serve_connection(TokioIo::new(socket), service).await {
             tracing::debug!(%error, "A connection to the report endpoint broke.");
         }
@@ -83,12 +92,17 @@ impl ReportEndpoint {
         let Asked { source, sequence } = Asked::parse(request.uri().query())?;
         let source: Arc<str> = source.into();
         let form = Form::of(request.headers().get(CONTENT_TYPE))?;
-        let reading = Limited::new(request.into_body(), MOST_BODY).collect();
-        let body = match tokio::time::timeout(BODY_TIMEOUT, reading).await {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(Refusal::TooLarge),
-            Ok(Err(_)) | Err(_) => return Err(Refusal::Unread),
-        };
+        let body = request.into_body();
+        let most = u64::try_from(MOST_BODY).unwrap_or(u64::MAX);
+        if body.size_hint().lower() > most {
+            return Err(Refusal::TooLarge);
+        }
+        let bytes = body.size_hint().upper().map_or(most, |bytes| bytes.min(most));
+        // Until the records are on disk; whoever waits longer than that has its body still.
+        let held = self.room.hold(&kind, bytes, form.most_records(bytes)).await;
+        let _held = held.ok_or(Refusal::Spool(ReportError::Ended))?;
+        let reading = read(body, usize::try_from(bytes).unwrap_or(MOST_BODY));
+        let body = tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(|_| Refusal::Unread)??;
         let time = now();
         let records = form.split(&body)?.into_iter().map(|body| Record::new(time, Arc::clone(&source), body));
         let records = records.collect::<Result<Vec<_>, _>>().map_err(|error| Refusal::Spool(error.into()))?;
@@ -101,6 +115,20 @@ impl ReportEndpoint {
         let counted: Arc<str> = format!("http:{source}").into();
         self.spool.append_numbered(&kind, records, &counted, first).await.map_err(Refusal::Spool)
     }
+}
+
+/// Reads a body in one piece.
+async fn read(body: Incoming, expected: usize) -> Result<Bytes, Refusal> {
+    let mut body = Limited::new(body, MOST_BODY);
+    let mut whole = BytesMut::with_capacity(expected);
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(frame) => frame.into_data().into_iter().for_each(|data| whole.extend_from_slice(&data)),
+            Err(error) if error.is::<LengthLimitError>() => return Err(Refusal::TooLarge),
+            Err(_) => return Err(Refusal::Unread),
+        }
+    }
+    Ok(whole.freeze())
 }
 
 fn kind_of(path: &str) -> Result<Kind, Refusal> {
@@ -152,14 +180,27 @@ impl Form {
         }
     }
 
+    /// The most records that a body of so many bytes may have.
+    fn most_records(self, bytes: u64) -> u64 {
+        match self {
+            Self::Json => 1,
+            // A line has a byte and an end.
+            Self::Ndjson => (bytes / 2 + 1).min(u64::try_from(MOST_RECORDS).unwrap_or(u64::MAX)),
+        }
+    }
+
     /// The records, each of which is JSON.
     fn split(self, body: &Bytes) -> Result<Vec<Bytes>, Refusal> {
         let parts: Vec<&[u8]> = match self {
             Self::Json => vec![body.as_ref()],
             Self::Ndjson => {
-                body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|l| !l.is_empty()).collect()
+                let lines = body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|l| !l.is_empty());
+                lines.take(MOST_RECORDS + 1).collect()
             }
         };
+        if parts.len() > MOST_RECORDS {
+            return Err(Refusal::TooMany);
+        }
         let checked = (1..).zip(parts).map(|(line, part)| match serde_json::from_slice::<IgnoredAny>(part) {
             Ok(_) => Ok(body.slice_ref(part)),
             Err(error) => Err(Refusal::NotJson { record: line, error: error.to_string() }),
@@ -177,6 +218,7 @@ enum Refusal {
     Query,
     Form,
     TooLarge,
+    TooMany,
     Unread,
     NotJson { record: usize, error: String },
     Spool(ReportError),
@@ -186,7 +228,7 @@ impl Refusal {
     fn answer(&self) -> Response<Full<Bytes>> {
         const BAD: ErrorCode = ErrorCode {
             code: "MCT-REPORT-BAD-REQUEST",
-            remedy: "POST JSON or NDJSON to /v1/reports/KIND?source=NAME, at most 4 MiB, with its content type",
+            remedy: "POST JSON or NDJSON to /v1/reports/KIND?source=NAME with its content type, at most 4 MiB and 10000 lines",
         };
         let (status, code, message) = match self {
             Self::Path => {
@@ -205,6 +247,9 @@ impl Refusal {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, BAD, text.to_owned())
             }
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, BAD, "the body is too long".to_owned()),
+            Self::TooMany => {
+                (StatusCode::PAYLOAD_TOO_LARGE, BAD, format!("a request has at most {MOST_RECORDS} records"))
+            }
             Self::Unread => (StatusCode::REQUEST_TIMEOUT, BAD, "the body did not come".to_owned()),
             Self::NotJson { record, error } => {
                 (StatusCode::BAD_REQUEST, BAD, format!("record {record} is not JSON: {error}"))
@@ -282,6 +327,9 @@ mod tests {
         assert!(Form::Json.split(&lines).is_err());
         let broken = Form::Ndjson.split(&Bytes::from_static(b"{}\n{\n{}"));
         assert!(matches!(broken, Err(Refusal::NotJson { record: 2, .. })), "{broken:?}");
+        let many = |count| Form::Ndjson.split(&Bytes::from("1\n".repeat(count)));
+        assert_eq!(many(MOST_RECORDS).unwrap().len(), MOST_RECORDS);
+        assert!(matches!(many(MOST_RECORDS + 1), Err(Refusal::TooMany)));
         let form = |text: &'static str| Form::of(Some(&HeaderValue::from_static(text)));
         assert_eq!(form("application/JSON; charset=utf-8").unwrap(), Form::Json);
         // What a web page can send without asking first.

@@ -10,10 +10,11 @@ use crate::{
 use clap::{Args, ValueEnum};
 use mctunnel::{
     ClusterName,
-    report::{Kind, Query, StoreReader, StoredRecord, kind::InvalidKind},
+    report::{Kind, Query, ReportError, StoreReader, StoredRecord, kind::InvalidKind},
 };
 use serde_json::{Value, json};
 use std::{
+    collections::BTreeMap,
     fmt::Display,
     path::Path,
     thread,
@@ -76,14 +77,7 @@ impl Reports {
         let kind = self.kind.as_deref().map(Kind::parse).transpose()?;
         match self.shown.place.place()? {
             Place::Hub(hub) => self.shown.ask(&hub, "/-/v1/reports", kind.as_ref()),
-            Place::Files(dir) => {
-                let dir = dir.join(DIRECTORY);
-                let kinds = match kind {
-                    Some(kind) => vec![kind],
-                    None => StoreReader::kinds(&dir)?,
-                };
-                self.shown.read(&dir, kinds)
-            }
+            Place::Files(dir) => self.shown.read(&dir.join(DIRECTORY), kind.as_ref()),
         }
     }
 }
@@ -92,7 +86,7 @@ impl Events {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self.shown.place.place()? {
             Place::Hub(hub) => self.shown.ask(&hub, "/-/v1/events", None),
-            Place::Files(dir) => self.shown.read(&dir.join(DIRECTORY), vec![Kind::parse("events")?]),
+            Place::Files(dir) => self.shown.read(&dir.join(DIRECTORY), Some(&Kind::parse("events")?)),
         }
     }
 }
@@ -113,18 +107,21 @@ impl Shown {
         hub.follow(&format!("{page}{path}"), |bytes| lines.take(bytes, &mut show))
     }
 
-    /// From the files of a hub.
-    fn read(&self, dir: &Path, kinds: Vec<Kind>) -> anyhow::Result<()> {
+    /// From the files of a hub: of one kind, or of all that there are.
+    fn read(&self, dir: &Path, only: Option<&Kind>) -> anyhow::Result<()> {
         let cluster = self.cluster.as_deref().map(ClusterName::parse).transpose()?;
         let since = self.since.map_or(i64::MIN, |since| micros_ago(*since));
         let query = |kind| Query { cluster: cluster.clone(), since, ..Query::new(kind) };
-        let readers = kinds.into_iter().map(|kind| (kind.clone(), StoreReader::new(dir, query(kind)))).collect();
+        let kinds = || match only {
+            Some(kind) => Ok(vec![kind.clone()]),
+            None => StoreReader::kinds(dir),
+        };
         let print = |kind: &Kind, found: &StoredRecord| {
             if self.source.as_ref().is_none_or(|source| found.record.source.starts_with(source)) {
                 output::say(&self.output.line(kind, found));
             }
         };
-        each(readers, self.watch, print)
+        each(kinds, |kind| StoreReader::new(dir, query(kind)), self.watch, print)
     }
 }
 
@@ -143,14 +140,19 @@ impl Lines {
     }
 }
 
-/// Shows every record to `print`, for ever if asked to.
+/// Shows every record to `print`, for ever if asked to, and then of kinds too that were not there before.
 fn each(
-    mut readers: Vec<(Kind, StoreReader)>,
+    kinds: impl Fn() -> Result<Vec<Kind>, ReportError>,
+    reader: impl Fn(Kind) -> StoreReader,
     go_on: bool,
     print: impl Fn(&Kind, &StoredRecord),
 ) -> anyhow::Result<()> {
+    let mut readers: BTreeMap<Kind, StoreReader> = BTreeMap::new();
     loop {
         let mut more = false;
+        for kind in kinds()? {
+            readers.entry(kind).or_insert_with_key(|kind| reader(kind.clone()));
+        }
         for (kind, reader) in &mut readers {
             while let Some(records) = reader.next_records()? {
                 more = true;

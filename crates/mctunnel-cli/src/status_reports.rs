@@ -42,16 +42,25 @@ pub(crate) fn start(
         tasks.push(process::owned(keep_asking(AskState::new(access)?, tell)));
     }
     let (started, pace) = (Instant::now(), Pace::default());
-    let status = Status { agent: agent.clone(), allow, cluster, started, pace };
-    tasks.push(process::owned(report(status, spool.clone(), kind)));
+    let mut status = Status { agent: agent.clone(), allow, cluster, started, pace, spool: spool.clone(), kind };
+    tasks.push(process::owned(async move {
+        // Without anybody who asks, there is nothing to wait for.
+        let _ = timeout(PATIENCE, status.cluster.wait_for(Option::is_some)).await;
+        report(status).await;
+    }));
     Ok(tasks)
 }
 
+/// What is reported of, and to whom.
+trait Reported: Send {
+    fn essence(&self) -> Essence;
+    fn describe(&mut self, essence: &Essence) -> Value;
+    /// Returns when it is told.
+    fn tell(&self, status: &Value) -> impl Future<Output = ()> + Send;
+}
+
 /// Reports for ever.
-async fn report(mut status: Status, spool: Spool, kind: Kind) {
-    let source: Arc<str> = "agent".into();
-    // Without anybody who asks, there is nothing to wait for.
-    let _ = timeout(PATIENCE, status.cluster.wait_for(Option::is_some)).await;
+async fn report(mut status: impl Reported) {
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last: Option<(Instant, Essence)> = None;
@@ -61,12 +70,9 @@ async fn report(mut status: Status, spool: Spool, kind: Kind) {
         if last.as_ref().is_some_and(|(at, told)| at.elapsed() < EVERY && *told == essence) {
             continue;
         }
-        let body = status.describe(&essence).to_string();
+        let told = status.describe(&essence);
         last = Some((Instant::now(), essence));
-        let Ok(record) = Record::new(now(), Arc::clone(&source), body) else { continue };
-        if let Err(error) = spool.append(&kind, vec![record]).await {
-            warn!(%error, "The status cannot be reported.");
-        }
+        status.tell(&told).await;
     }
 }
 
@@ -77,6 +83,8 @@ struct Status {
     cluster: watch::Receiver<Option<Arc<ClusterAnswers>>>,
     started: Instant,
     pace: Pace,
+    spool: Spool,
+    kind: Kind,
 }
 
 /// How many bytes a second a tunnel has moved since the last report.
@@ -101,15 +109,18 @@ struct Essence {
     generation: Option<u64>,
     not_after_unix: i64,
     allow: String,
+    /// Why there was no tunnel, whenever that was.
+    last_error: Option<String>,
     cluster: Option<Arc<ClusterAnswers>>,
 }
 
-impl Status {
+impl Reported for Status {
     fn essence(&self) -> Essence {
         Essence {
             generation: self.agent.status().map(|tunnel| tunnel.generation),
             not_after_unix: self.agent.certificate_not_after_unix(),
             allow: self.allow.now(),
+            last_error: self.agent.last_error().map(|last| last.reason),
             cluster: self.cluster.borrow().clone(),
         }
     }
@@ -141,6 +152,13 @@ impl Status {
         }
         status
     }
+
+    async fn tell(&self, status: &Value) {
+        let Ok(record) = Record::new(now(), "agent", status.to_string()) else { return };
+        if let Err(error) = self.spool.append(&self.kind, vec![record]).await {
+            warn!(%error, "The status cannot be reported.");
+        }
+    }
 }
 
 fn rfc3339(unix: i64) -> Option<String> {
@@ -157,6 +175,48 @@ fn now() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::{sync::mpsc, time::sleep};
+
+    /// Tells when it was asked to, and the reason of the last error then.
+    struct Told {
+        now: watch::Receiver<Option<String>>,
+        tell: mpsc::Sender<(u64, Value)>,
+        started: Instant,
+    }
+
+    impl Reported for Told {
+        fn essence(&self) -> Essence {
+            let last_error = self.now.borrow().clone();
+            Essence { generation: None, not_after_unix: 0, allow: String::new(), last_error, cluster: None }
+        }
+
+        fn describe(&mut self, essence: &Essence) -> Value {
+            json!(essence.last_error)
+        }
+
+        async fn tell(&self, status: &Value) {
+            self.tell.try_send((self.started.elapsed().as_secs(), status.clone())).unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_status_is_told_every_30_seconds_and_when_it_changes() {
+        let ((change, now), (tell, mut told)) = (watch::channel(None), mpsc::channel(16));
+        let started = Instant::now();
+        let _reporting = process::owned(report(Told { now, tell, started }));
+        // tidy: sleep because the clock is paused: between two looks
+        sleep(Duration::from_millis(70_500)).await;
+        change.send_replace(Some("no route".to_owned()));
+        // tidy: sleep because the clock is paused
+        sleep(Duration::from_secs(40)).await;
+        let mut all = Vec::new();
+        while let Ok(one) = told.try_recv() {
+            all.push(one);
+        }
+        let changed = json!("no route");
+        let expected = [(0, Value::Null), (30, Value::Null), (60, Value::Null), (71, changed.clone()), (101, changed)];
+        assert_eq!(all, expected);
+    }
 
     #[test]
     fn the_pace_is_that_of_one_tunnel_since_the_last_report() {

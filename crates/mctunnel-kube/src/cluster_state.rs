@@ -27,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const MOST_NOT_READY: usize = 20;
 /// The most conditions that are told apart.
 const MOST_CONDITIONS: usize = 16;
+/// The most nodes that are named for one condition.
+const MOST_WITH_CONDITION: usize = 10;
 /// The longest text of a node that is passed on.
 const MOST_TEXT: usize = 256;
 
@@ -64,6 +66,8 @@ pub struct Nodes {
     pub not_ready: Vec<NotReady>,
     /// Each condition but `Ready` that is the case somewhere, and on how many nodes.
     pub conditions: BTreeMap<String, u64>,
+    /// The names of the first few nodes of each of these conditions.
+    pub with_condition: BTreeMap<String, Vec<String>>,
     /// What they have in all.
     pub capacity: Resources,
     /// What of it pods may use.
@@ -245,6 +249,10 @@ impl Nodes {
         for condition in conditions.iter().filter(|condition| condition.kind != "Ready" && condition.status == "True") {
             let name = shortened(&condition.kind);
             if self.conditions.len() < MOST_CONDITIONS || self.conditions.contains_key(&name) {
+                let named = self.with_condition.entry(name.clone()).or_default();
+                if named.len() < MOST_WITH_CONDITION {
+                    named.push(shortened(&node.metadata.name));
+                }
                 *self.conditions.entry(name).or_default() += 1;
             }
         }

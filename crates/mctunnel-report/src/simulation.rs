@@ -56,6 +56,9 @@ struct World {
     /// What the hub has appended and not synced.
     unsynced: Vec<(Option<Change>, u64)>,
     follows: u64,
+    /// What the lane was told that the hub wants, and what it dropped from there on.
+    heard: u64,
+    dropped: u64,
     /// The next ordinal of each source.
     produced: [u64; SOURCES],
     /// What each source was told to be safe.
@@ -84,6 +87,8 @@ impl World {
             down: VecDeque::new(),
             unsynced: Vec::new(),
             follows: 0,
+            heard: 1,
+            dropped: 0,
             produced: [0; SOURCES],
             safe: [0; SOURCES],
             crashes: 0,
@@ -122,7 +127,10 @@ impl World {
         }
         let next = first + records.len() as u64;
         let checkpoint = (format!("source-{source}").into(), (next + 1).to_be_bytes().to_vec().into());
-        match self.lane.append(&records, &Checkpoints::from([checkpoint])) {
+        let before = self.lane.progress().oldest();
+        let appended = self.lane.append(&records, &Checkpoints::from([checkpoint]));
+        self.dropped += self.lane.progress().oldest().saturating_sub(before.max(self.heard));
+        match appended {
             Ok(()) => self.produced[source] = next,
             // The source has to wait.
             Err(ReportError::Full) => {}
@@ -141,7 +149,7 @@ impl World {
         if self.cursor.is_none() {
             let wanted = self.index.lanes.get(&key()).map_or(1, |mark| mark.next);
             assert!(wanted <= progress.synced, "a number that was given to the hub is given again");
-            self.lane.forget_below(wanted).unwrap();
+            self.hear_of(wanted);
             self.cursor = Some(Cursor::new(&self.spool_dir, wanted));
             self.follows = wanted;
         }
@@ -171,8 +179,13 @@ impl World {
 
     fn hear(&mut self) {
         if let Some(wanted) = self.down.pop_front() {
-            self.lane.forget_below(wanted).unwrap();
+            self.hear_of(wanted);
         }
+    }
+
+    fn hear_of(&mut self, wanted: u64) {
+        self.lane.forget_below(wanted).unwrap();
+        self.heard = self.heard.max(wanted);
     }
 
     fn cut(&mut self) {
@@ -186,6 +199,7 @@ impl World {
         self.cut();
         leave_of(self.lane.segments(), &mut self.rng);
         self.lane = Lane::open(&self.spool_dir, &self.config).unwrap();
+        assert_eq!(self.lane.progress().dropped, self.dropped, "a restart counts what was dropped otherwise");
         // Each source takes up where its checkpoint says.
         for source in 0..SOURCES {
             let token = self.lane.checkpoint(&format!("source-{source}"));
@@ -289,6 +303,8 @@ fn run(seed: u64, at_limit: AtLimit) -> (u64, u64, usize) {
     assert_eq!(mark.next, world.lane.next(), "seed {seed}: everything arrived");
     assert_eq!(mark.stored, stored.len() as u64, "seed {seed}");
     assert_eq!(mark.stored + mark.missing, mark.next - 1, "seed {seed}: stored and missing are all");
+    assert_eq!(world.lane.progress().dropped, world.dropped, "seed {seed}: what was dropped unacknowledged");
+    assert!(mark.missing <= world.dropped, "seed {seed}: what is missing was dropped");
     if at_limit == AtLimit::Block {
         assert_eq!(mark.missing, 0, "seed {seed}");
         for (source, produced) in world.produced.iter().enumerate() {

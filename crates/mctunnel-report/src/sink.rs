@@ -1,6 +1,6 @@
 //! Port: where records go from the hub's store. Each sink reads the store behind a place of its own, which is kept on disk: none can hold
 //! up another, nor what clusters are told, and one that was away goes on where it was. A record that a sink refuses for good is set
-//! aside, and a kind that is not taken holds up no other.
+//! aside once the sink takes another one, for a sink that refuses all of them is to blame itself. A kind that is not taken holds up no other.
 
 use crate::{Kind, Query, ReportError, Store, StoredRecord, segments};
 use std::{
@@ -22,7 +22,8 @@ pub enum NotTaken {
     /// It may take them another time.
     #[error("{0}")]
     Later(String),
-    /// It will never take them as they are. They come again in smaller groups, and the one that is to blame is set aside.
+    /// It will never take them as they are. They come again in smaller groups, and the one that is to blame is set aside if any other
+    /// record is taken; if none is, all of them come again later.
     #[error("{0}")]
     Never(String),
 }
@@ -135,23 +136,29 @@ impl<S: Sink> Feeding<S> {
         }
         // Groups that are still to be delivered, the next one last.
         let mut groups = vec![records.as_slice()];
+        // Records that were refused for good, behind the last one that was taken.
+        let mut refused: Vec<(&StoredRecord, String)> = Vec::new();
+        let mut any_taken = false;
         while let Some(group) = groups.pop() {
             match (self.sink.deliver(kind, group).await, group) {
-                (Ok(()), _) => {}
+                (Ok(()), _) => any_taken = true,
                 (Err(NotTaken::Later(reason)), _) => return Err(reason),
-                (Err(NotTaken::Never(reason)), [found]) => self.set_aside(kind, found, &reason),
+                (Err(NotTaken::Never(reason)), [found]) => refused.push((found, reason)),
                 (Err(NotTaken::Never(_)), _) => {
                     let (now, then) = group.split_at(group.len() / 2);
                     groups.extend([then, now]);
                     continue;
                 }
             }
-            if let Some(last) = group.last() {
-                self.places.insert(kind.as_str().to_owned(), last.position + 1);
-                self.write_places().map_err(|error| format!("its place cannot be kept: {error}"))?;
+            let Some(last) = group.last().filter(|_| any_taken) else { continue };
+            for (found, reason) in refused.drain(..) {
+                self.set_aside(kind, found, &reason);
             }
+            self.places.insert(kind.as_str().to_owned(), last.position + 1);
+            self.write_places().map_err(|error| format!("its place cannot be kept: {error}"))?;
         }
-        Ok(true)
+        // A proxy in between may say the same of everything, for a while.
+        refused.pop().map_or(Ok(true), |(_, reason)| Err(format!("every record was refused, the last with {reason}")))
     }
 
     fn set_aside(&self, kind: &Kind, found: &StoredRecord, reason: &str) {

@@ -3,6 +3,7 @@
 
 mod cursor;
 mod lane;
+mod marks;
 mod writer;
 
 pub use lane::{AtLimit, LaneConfig, MOST_CHECKPOINTS};
@@ -72,11 +73,11 @@ pub struct LaneStatus {
     pub bytes: u64,
     /// The oldest number that is still there.
     pub oldest: u64,
-    /// The number that the hub wants next, as far as is known since the start.
+    /// The number that the hub wants next, as far as it said.
     pub wanted: u64,
     /// The number that the next record gets.
     pub next: u64,
-    /// Records that were dropped at the limit since the start, before the hub had acknowledged them.
+    /// Records that were dropped at the limit, ever, before the hub had acknowledged them.
     pub dropped: u64,
 }
 

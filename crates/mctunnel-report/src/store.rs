@@ -181,6 +181,19 @@ impl Store {
     }
 }
 
+impl Store {
+    /// The last record that each cluster has of a kind, however long ago it came. Reads files: not for a thread that must not wait.
+    pub fn last_of_each(&self, kind: &Kind) -> Result<Vec<StoredRecord>, ReportError> {
+        let last = self.inner.shared.indexes.read().get(kind).map(Index::last_of_each).unwrap_or_default();
+        let (dir, mut found) = (self.inner.dir.join(kind.as_str()), Vec::new());
+        for batch in last.into_values() {
+            let from = (batch.position + u64::from(batch.count)).saturating_sub(1);
+            Query { from, limit: usize::MAX, ..Query::new(kind.clone()) }.read(&dir, &[batch], &mut found)?;
+        }
+        Ok(found)
+    }
+}
+
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store").field("dir", &self.inner.dir).finish_non_exhaustive()

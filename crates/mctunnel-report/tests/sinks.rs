@@ -12,7 +12,12 @@ use mctunnel_report::{
 };
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::{io::DuplexStream, sync::Notify, task::JoinSet, time::timeout};
+use tokio::{
+    io::DuplexStream,
+    sync::{Notify, watch},
+    task::JoinSet,
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -132,6 +137,55 @@ async fn each_sink_gets_everything_in_order_and_a_stuck_one_holds_up_nobody() {
     let (again, again_got) = kept("one", false);
     begin(again);
     assert!(again_got.wait_for(200).await.into_iter().eq(1_000..1_200));
+}
+
+/// Refuses everything for good until it is told otherwise.
+struct Misrouted {
+    got: Got,
+    tried: Got,
+    taking: watch::Receiver<bool>,
+}
+
+impl Sink for Misrouted {
+    fn name(&self) -> &str {
+        "misrouted"
+    }
+
+    async fn deliver(&self, _: &Kind, records: &[StoredRecord]) -> Result<(), NotTaken> {
+        if !*self.taking.borrow() {
+            self.tried.0.0.lock().extend(records.iter().map(|found| found.record.time));
+            self.tried.0.1.notify_waiters();
+            return Err(NotTaken::Never("status 400".to_owned()));
+        }
+        self.got.0.0.lock().extend(records.iter().map(|found| found.record.time));
+        self.got.0.1.notify_waiters();
+        Ok(())
+    }
+
+    fn set_aside(&self, _: &Kind, found: &StoredRecord) {
+        panic!("{} was set aside", found.position);
+    }
+}
+
+#[tokio::test]
+async fn a_sink_that_refuses_everything_for_good_for_a_while_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&dir.path().join("store"), Retention::default()).unwrap();
+    let spool = Spool::open(&dir.path().join("spool"), LaneConfig::default(), BTreeMap::new()).unwrap();
+    let receiver = Receiver::new(store.clone(), CancellationToken::new());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(send(spool.clone(), Arc::new(Way { receiver, serving: Mutex::default() }), CancellationToken::new()));
+    let records = (0..50).map(|time| Record::new(time, "s", "x").unwrap()).collect();
+    spool.append(&Kind::parse("events").unwrap(), records).await.unwrap();
+    let (take, taking) = watch::channel(false);
+    let (got, tried) = (Got::default(), Got::default());
+    let misrouted = Misrouted { got: got.clone(), tried: tried.clone(), taking };
+    let places = dir.path().join("places");
+    tasks.spawn(async move { feed(store, &places, misrouted).await.expect("it begins") });
+    // More than once down to the single records: 50 in a group, and six times halved.
+    tried.wait_for(1_000).await;
+    take.send_replace(true);
+    assert!(got.wait_for(50).await.into_iter().eq(0..50));
 }
 
 /// Refuses every group with a record of these times in it, and everything of one kind.

@@ -92,6 +92,7 @@ fn describe_nodes(nodes: &Nodes) -> Value {
         "total": nodes.total,
         "unschedulable": nodes.unschedulable,
         "conditions": nodes.conditions,
+        "condition_nodes": nodes.with_condition,
         "not_ready": not_ready.collect::<Vec<_>>(),
         "not_ready_left_out": (nodes.total - nodes.ready).saturating_sub(named),
     })
@@ -124,6 +125,7 @@ mod tests {
             ready: 3,
             not_ready: vec![NotReady { name: "n1".to_owned(), reason: "KubeletNotReady".to_owned() }],
             conditions: [("DiskPressure".to_owned(), 1)].into(),
+            with_condition: [("DiskPressure".to_owned(), vec!["n2".to_owned()])].into(),
             capacity: Resources { cpu_millis: 8_000, memory_bytes: 16 << 30, pods: 220 },
             ..Nodes::default()
         };
@@ -132,7 +134,8 @@ mod tests {
         assert_eq!(told["apis"], json!({"served": ["apps/v1", "v1"], "left_out": 0}));
         assert_eq!(told["capacity"], json!({"cpu_millis": 8000, "memory_bytes": 17_179_869_184_u64, "pods": 220}));
         let expected = json!({
-            "ready": 3, "total": 30, "unschedulable": 0, "conditions": {"DiskPressure": 1},
+            "ready": 3, "total": 30, "unschedulable": 0,
+            "conditions": {"DiskPressure": 1}, "condition_nodes": {"DiskPressure": ["n2"]},
             "not_ready": [{"name": "n1", "reason": "KubeletNotReady"}], "not_ready_left_out": 26,
         });
         assert_eq!(told["nodes"], expected);
@@ -157,10 +160,11 @@ mod tests {
     fn a_status_of_the_worst_cluster_is_a_record() {
         let long = || "x".repeat(256);
         let not_ready = vec![NotReady { name: long(), reason: long() }; 20];
-        let nodes = Nodes { total: 5_000, not_ready, ..Nodes::default() };
+        let with_condition = (0..16).map(|i| (format!("{}{i}", long()), vec![long(); 10])).collect();
+        let nodes = Nodes { total: 5_000, not_ready, with_condition, ..Nodes::default() };
         let apis = Answer::Known(vec!["example.com/v1alpha1".repeat(4); 2_000]);
         let told = describe(Some(&ClusterAnswers { apis, ..answers(Answer::Known(nodes)) }));
         assert_eq!(told["apis"]["left_out"], 2_000 - MOST_APIS);
-        assert!(serde_json::to_vec(&told).unwrap().len() < 64 << 10);
+        assert!(serde_json::to_vec(&told).unwrap().len() < 128 << 10);
     }
 }

@@ -2,9 +2,13 @@
 
 use crate::{
     report_rig::{Stage, event, line},
-    rig::run,
+    rig::{mctunnel, run, until},
 };
 use serde_json::{Value, json};
+use std::{
+    fs::{self, File},
+    process::{Child, Stdio},
+};
 
 #[test]
 fn a_hub_and_its_files_say_the_same_and_the_hub_only_to_who_may_see_it() {
@@ -37,7 +41,7 @@ fn a_hub_and_its_files_say_the_same_and_the_hub_only_to_who_may_see_it() {
     assert_eq!(run(&["events"]).status, Some(2), "one of the two is needed");
 
     // Bytes that are no text: compared as bytes.
-    let bytes = |arguments: &[&str]| crate::rig::mctunnel(arguments).output().expect("it runs");
+    let bytes = |arguments: &[&str]| mctunnel(arguments).output().expect("it runs");
     let (hub, token, data) =
         (format!("http://{}", stage.hub.address("gateway")), stage.path("lily"), stage.hub.path("data"));
     for (more, expected) in [
@@ -67,7 +71,7 @@ fn clusters_are_listed_in_every_form() {
     let mut stage = Stage::new(&["ops", "nina", "eve"], &[]);
     stage.reported("c1", &[]);
     stage.hub.add("c2");
-    crate::rig::until("the first status", || (stage.stored("c1", "status") > 0).then_some(()));
+    until("the first status", || (stage.stored("c1", "status") > 0).then_some(()));
     let json = stage.command("ops", "clusters -o json");
     let lines: Vec<Value> = serde_json::from_str(&json.out).unwrap_or_else(|_| panic!("{json:?}"));
     assert_eq!((&lines[0]["cluster"], &lines[0]["state"]), (&"c1".into(), &"live".into()));
@@ -94,7 +98,7 @@ fn a_cluster_whose_agent_does_not_report_is_connected_with_its_round_trip_time()
     let quiet = ["agent", "--join", &bundle, "--admin-listen", "off", "--allow", "tcp://10.0.0.1:1"];
     let mut agent = crate::rig::Role::start(stage.hub.dir.path(), "quiet", &quiet, &[]);
     agent.ready();
-    let line = crate::rig::until("its round-trip time", || {
+    let line = until("its round-trip time", || {
         let lines = stage.json("ops", "/-/v1/clusters").1;
         lines["items"][0]["rtt_seconds"].is_number().then(|| lines["items"][0].clone())
     });
@@ -102,4 +106,67 @@ fn a_cluster_whose_agent_does_not_report_is_connected_with_its_round_trip_time()
     assert!(line["connected_seconds"].is_u64() && line["streams"] == 0, "{line}");
     let table = stage.command("ops", "clusters");
     assert!(table.out.lines().nth(1).is_some_and(|row| row.starts_with("c1") && row.contains("ms")), "{table:?}");
+}
+
+/// A command that goes on, with what it has said so far; killed when dropped.
+struct Watching {
+    child: Child,
+    out: String,
+}
+
+impl Watching {
+    fn start(out: String, arguments: &[&str]) -> Self {
+        let mut command = mctunnel(arguments);
+        command.stdout(File::create(&out).expect("a file")).stderr(Stdio::null());
+        Self { child: command.spawn().expect("the binary starts"), out }
+    }
+
+    /// Waits for a line with all of these in it.
+    fn shows(&self, words: &[&str]) {
+        until(&format!("{words:?} in {}", self.out), || {
+            let said = fs::read_to_string(&self.out).expect("text");
+            said.lines().any(|line| words.iter().all(|word| line.contains(word))).then_some(())
+        });
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn what_is_watched_goes_on_with_clusters_and_kinds_that_come_later() {
+    let mut stage = Stage::new(&["ops"], &[]);
+    let (hub, token, data) =
+        (format!("http://{}", stage.hub.address("gateway")), stage.path("ops"), stage.hub.path("data"));
+    stage.reported("c1", &[("events", &[event("team-a", "first")])]);
+    let (files, asked) = (["-w", "--data-dir", &data], ["-w", "--hub", &hub, "--token-file", &token]);
+    let start = |command: &str| {
+        let watch = |name: &str, place: &[&str]| {
+            Watching::start(stage.path(&format!("{command}-{name}.out")), &[&[command][..], place].concat())
+        };
+        [watch("files", &files), watch("hub", &asked)]
+    };
+    let [clusters, events, reports] = ["clusters", "events", "reports"].map(start);
+    for watching in &clusters {
+        watching.shows(&["c1", "live"]);
+    }
+    for watching in events.iter().chain(&reports) {
+        watching.shows(&["c1", "first"]);
+    }
+    let deploys = [(1_700_000_000_000_000, "ci".to_owned(), json!({"note": "third"}))];
+    stage.reported("c2", &[("events", &[event("team-a", "second")]), ("deploys", &deploys)]);
+    for watching in &clusters {
+        watching.shows(&["c2", "live"]);
+    }
+    for watching in events.iter().chain(&reports) {
+        watching.shows(&["c2", "second"]);
+    }
+    for watching in &reports {
+        watching.shows(&["c2", "third"]);
+    }
 }

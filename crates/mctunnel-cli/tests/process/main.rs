@@ -13,6 +13,7 @@ mod bytes_on_a_bad_wire;
 mod detection;
 mod drain;
 mod drain_trusted;
+mod event_reports;
 mod faults;
 mod floods;
 mod log_reports;

@@ -3,12 +3,13 @@
 //! `make report-soak` runs the same with a million records and 200 faults.
 
 use crate::{
-    rig::{PATIENCE, Process, Rig, metric, start_hub, text, until},
+    rig::{BINARY, PATIENCE, Process, Rig, metric, start_hub, text, until},
     wire::Wire,
 };
 use mctunnel::report::{Kind, Query, Retention, Store};
 use std::{
     path::{Path, PathBuf},
+    process::Stdio,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -18,6 +19,7 @@ use std::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    process::{Child, Command},
     sync::watch,
     task::JoinSet,
 };
@@ -108,6 +110,18 @@ impl Scene {
         self.agent = start_agent(&self.rig, &self.join, &self.reports, limit).await;
     }
 
+    /// Both are gone at one moment, and neither waits for the other.
+    async fn kill_both(&mut self, limit: &str) {
+        for process in [&mut self.agent, &mut self.rig.hub] {
+            process.child.start_kill().expect("kill -9");
+        }
+        for process in [&mut self.agent, &mut self.rig.hub] {
+            process.wait().await;
+        }
+        self.start_hub().await;
+        self.agent = start_agent(&self.rig, &self.join, &self.reports, limit).await;
+    }
+
     async fn kill_hub(&mut self) {
         self.rig.hub.child.kill().await.expect("kill -9");
         self.start_hub().await;
@@ -181,18 +195,22 @@ async fn t41_records_survive_kill_9_of_both_sides_and_cuts_exactly_once_and_in_o
     let mut scene = Scene::start(LIMIT).await;
     let posted = Arc::new(AtomicU64::new(0));
     let (tell, mut told) = watch::channel(());
+    // When so many records are taken: anywhere in the run, several at one moment too, but before its end, so that each meets something
+    // under way.
+    let mut moments: Vec<u64> = (0..faults).map(|_| next_random(&mut seed) % (each * SOURCES * 9 / 10)).collect();
+    moments.sort_unstable();
     let mut sources = JoinSet::new();
     for source in 0..SOURCES {
         sources.spawn(report(scene.reports.clone(), source, each, Arc::clone(&posted), tell.clone()));
     }
-    for fault in 1..=faults {
-        // Spread over the whole run, so that each meets something under way.
-        while posted.load(Ordering::Relaxed) < fault * each * SOURCES / (faults + 1) {
+    for moment in moments {
+        while posted.load(Ordering::Relaxed) < moment {
             tokio::time::timeout(PATIENCE, told.changed()).await.expect("sources get on").expect("they tell");
         }
-        match next_random(&mut seed) % 3 {
+        match next_random(&mut seed) % 4 {
             0 => scene.kill_agent(LIMIT).await,
             1 => scene.kill_hub().await,
+            2 => scene.kill_both(LIMIT).await,
             _ => scene.wire.cut(),
         }
     }
@@ -245,4 +263,91 @@ async fn a_full_spool_drops_the_oldest_and_both_sides_count_the_same() {
     scene.arrived(200).await;
     assert_eq!(scene.of_hub("mctunnel_reports_missing_total").await, dropped);
     assert!(scene.read().await.into_iter().map(|(_, ordinal)| ordinal).eq(dropped..200));
+}
+
+#[tokio::test]
+async fn what_was_dropped_is_counted_to_the_record_over_a_restart_of_the_agent() {
+    const LIMIT: &str = "deploys=64KiB:drop-oldest";
+    let mut scene = Scene::start(LIMIT).await;
+    let mut state = 5;
+    let mut bodies = (0..).map(|ordinal: u64| {
+        let noise: String = (0..200).map(|_| format!("{:016x}", next_random(&mut state))).collect();
+        format!("{{\"ordinal\":{ordinal},\"noise\":\"{noise}\"}}")
+    });
+    let mut post_some = async |reports: &str, count: usize| {
+        for body in bodies.by_ref().take(count) {
+            let posted = async || post(reports, "/v1/reports/deploys", &body).await.ok();
+            assert_eq!(until("an answer", posted).await, 202);
+        }
+    };
+    // The hub has these, and the segment that they are in is not full.
+    post_some(&scene.reports, 30).await;
+    until("the spool to know", async || (scene.of_agent("mctunnel_spool_records").await == 0).then_some(())).await;
+    scene.rig.hub.child.kill().await.expect("kill -9");
+    post_some(&scene.reports, 100).await;
+    let dropped = scene.of_agent("mctunnel_spool_dropped_total").await;
+    assert!(dropped > 50, "{dropped}");
+    // Without a hub it is never ready; it takes reports all the same.
+    scene.agent.child.kill().await.expect("kill -9");
+    let mut alone = agent_alone(&scene, LIMIT);
+    post_some(&scene.reports, 50).await;
+    alone.kill().await.expect("kill -9");
+    scene.start_hub().await;
+    scene.agent = start_agent(&scene.rig, &scene.join, &scene.reports, LIMIT).await;
+    scene.arrived(180).await;
+    let missing = scene.of_hub("mctunnel_reports_missing_total").await;
+    assert!(missing > dropped, "{missing} of {dropped}");
+    assert_eq!(scene.of_agent("mctunnel_spool_dropped_total").await, missing);
+}
+
+/// An agent that is not waited for.
+fn agent_alone(scene: &Scene, limit: &str) -> Child {
+    let mut command = Command::new(BINARY);
+    command.arg("agent").arg("--join").arg(&scene.join).args(["--admin-listen", "off", "--log-level", "error"]);
+    command.arg("--spool").arg(scene.rig.dir.path().join("spool"));
+    command.args(["--report-listen", &scene.reports, "--spool-limit", limit]).kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("the binary starts")
+}
+
+#[tokio::test]
+async fn clients_that_post_more_than_is_taken_wait_with_it_and_not_in_the_agents_memory() {
+    const LIMIT: &str = "deploys=1MiB";
+    let mut scene = Scene::start(LIMIT).await;
+    scene.rig.hub.child.kill().await.expect("kill -9");
+    // 4 MiB that do not compress to less than half: far more than the kind may have on disk.
+    let mut state = 9;
+    let mut line = || -> String {
+        let noise: String = (0..8_000).map(|_| format!("{:016x}", next_random(&mut state))).collect();
+        format!("{{\"ordinal\":0,\"noise\":\"{noise}\"}}\n")
+    };
+    let body: Arc<str> = (0..32).map(|_| line()).collect::<String>().into();
+    assert!(body.len() > 4_000_000 && body.len() < 4 << 20);
+    let mut clients: Vec<JoinSet<u16>> = Vec::new();
+    for client in 0..32 {
+        let (reports, body) = (scene.reports.clone(), Arc::clone(&body));
+        let path = format!("/v1/reports/deploys?source=client-{client}");
+        let mut task = JoinSet::new();
+        task.spawn(async move { post(&reports, &path, &body).await.expect("an answer") });
+        clients.push(task);
+    }
+    let is_full = async || (scene.of_agent("mctunnel_spool_bytes").await > 500_000).then_some(());
+    until("the kind to be full", is_full).await;
+    // Each record takes more than its byte: there may not be so many. And one kind that waits makes no other wait.
+    assert_eq!(post(&scene.reports, "/v1/reports/others", &"1\n".repeat(2_000_000)).await.expect("an answer"), 413);
+    for _ in 0..20 {
+        let body = "{\"ordinal\":1}\n".repeat(5_000);
+        assert_eq!(post(&scene.reports, "/v1/reports/others", &body).await.expect("an answer"), 202);
+    }
+    let most = scene.agent.most_resident();
+    assert!(most <= 64 << 10, "the agent had {most} KiB");
+    assert!(clients.iter_mut().all(|client| client.try_join_next().is_none()), "nobody is told what is not so");
+    // Of those who wait one is enough; the hub would be busy with the others for long.
+    let mut last = clients.swap_remove(31);
+    let mut first = clients.swap_remove(0);
+    drop(clients);
+    scene.start_hub().await;
+    for client in [&mut first, &mut last] {
+        let answered = tokio::time::timeout(PATIENCE, client.join_next()).await.expect("there is room in time");
+        assert_eq!(answered.expect("it runs").expect("it is answered"), 202);
+    }
 }

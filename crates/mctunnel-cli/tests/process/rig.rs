@@ -62,8 +62,17 @@ impl Process {
 
     /// Resident memory in KiB.
     pub(crate) fn resident(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// The most that it ever was.
+    pub(crate) fn most_resident(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
-        let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("VmRSS");
+        let line = status.lines().find(|l| l.starts_with(field)).expect(field);
         line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
     }
 }

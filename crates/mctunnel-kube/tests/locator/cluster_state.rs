@@ -33,6 +33,9 @@ async fn nodes_are_summed_up_over_all_pages() {
     assert_eq!((nodes.total, nodes.ready, nodes.unschedulable, nodes.pages), (90, 60, 30, 2));
     assert_eq!(nodes.not_ready.len(), 20, "not all are named");
     assert_eq!(nodes.not_ready[0], NotReady { name: "n60".to_owned(), reason: "KubeletUnknown".to_owned() });
+    let named = &nodes.with_condition["MemoryPressure"];
+    assert!(nodes.with_condition.len() == 1 && named.len() == 10, "{named:?}");
+    assert_eq!((named[0].as_str(), named[9].as_str()), ("n60", "n69"));
     assert_eq!(nodes.conditions.into_iter().collect::<Vec<_>>(), [("MemoryPressure".to_owned(), 30)]);
     assert_eq!(nodes.capacity, Resources { cpu_millis: 360_000, memory_bytes: 90 * (16 << 30), pods: 9_900 });
     assert_eq!(nodes.allocatable, Resources { cpu_millis: 90 * 3_920, memory_bytes: 90 << 10, pods: 9_900 });

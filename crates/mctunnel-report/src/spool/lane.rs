@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use super::marks::{Marks, MarksFile};
 use crate::{
     Batch, Record, ReportError,
     segments::{Found, Segments},
@@ -114,7 +115,9 @@ pub(crate) struct Lane {
     checkpoints: Checkpoints,
     /// What the hub wants next, as far as it said.
     wanted: u64,
+    /// What was dropped before the hub had acknowledged it.
     dropped: u64,
+    marks: MarksFile,
     limit: u64,
     at_limit: AtLimit,
 }
@@ -140,17 +143,24 @@ impl Lane {
                 }
             },
         )?;
-        Ok(Self {
+        let marks = MarksFile::open(dir)?;
+        let oldest = starts.front().map_or(next, |start| start.first);
+        let Marks { wanted, dropped, gone } = marks.kept().unwrap_or(Marks { wanted: 1, dropped: 0, gone: oldest });
+        let mut lane = Self {
             segments,
             starts,
             next,
             synced: next,
             checkpoints,
-            wanted: 1,
-            dropped: 0,
+            wanted: wanted.min(next),
+            // What went just before a crash is not counted yet.
+            dropped: dropped.saturating_add(oldest.saturating_sub(gone.max(wanted))),
+            marks,
             limit: config.limit.max(LEAST_LIMIT),
             at_limit: config.at_limit,
-        })
+        };
+        lane.keep_marks(false);
+        Ok(lane)
     }
 
     /// Takes records that fit into one batch, with how far their sources are: both or neither will be there after a crash. `Err(Full)`
@@ -193,7 +203,10 @@ impl Lane {
     /// The hub has everything below this number: segments that have nothing else go.
     pub(crate) fn forget_below(&mut self, number: u64) -> Result<(), ReportError> {
         self.wanted = self.wanted.max(number.min(self.synced));
-        while self.starts.get(1).is_some_and(|second| second.first <= self.wanted) {
+        let has_all = |lane: &Self| lane.starts.get(1).is_some_and(|second| second.first <= lane.wanted);
+        // Before anything goes, lest it be taken for dropped.
+        self.keep_marks(has_all(self));
+        while has_all(self) {
             self.forget_oldest()?;
         }
         Ok(())
@@ -244,11 +257,21 @@ impl Lane {
                 if self.at_limit == AtLimit::Block {
                     return Err(ReportError::Full);
                 }
-                self.dropped += second.first - oldest.first.max(self.wanted);
             }
             self.forget_oldest()?;
+            let dropped = second.first.saturating_sub(oldest.first.max(self.wanted));
+            if dropped > 0 {
+                self.dropped += dropped;
+                self.keep_marks(true);
+            }
         }
         Ok(())
+    }
+
+    /// Keeps what is to be known after a restart.
+    fn keep_marks(&mut self, surely: bool) {
+        let gone = self.starts.front().map_or(self.next, |start| start.first);
+        self.marks.keep(Marks { wanted: self.wanted, dropped: self.dropped, gone }, surely);
     }
 
     fn roll(&mut self) -> Result<(), ReportError> {

@@ -24,8 +24,9 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
-/// The KiB of records that wait to be written, also of callers that gave up; further ones wait before they are handed over.
-const MOST_WAITING_KIB: u32 = 16 << 10;
+/// The KiB of records that wait to be written, also of callers that gave up; further ones wait before they are handed over. Of one call
+/// that has more there may be more. Each lane has a share of its own, so that a full one does not make others wait.
+const MOST_WAITING_KIB: u32 = 1 << 10;
 /// The bytes of records that are written with one sync, about.
 const GROUP: usize = 4 << 20;
 

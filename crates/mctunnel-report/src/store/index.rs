@@ -64,6 +64,17 @@ pub(crate) struct Indexed {
 }
 
 impl Index {
+    /// The last batch of each cluster.
+    pub(crate) fn last_of_each(&self) -> BTreeMap<ClusterName, Indexed> {
+        let mut last = BTreeMap::new();
+        for batch in self.batches.iter().rev() {
+            if !last.contains_key(&batch.cluster) {
+                last.insert(batch.cluster.clone(), batch.clone());
+            }
+        }
+        last
+    }
+
     pub(crate) fn forget_segment(&mut self, segment: u64) {
         while self.batches.front().is_some_and(|batch| batch.place.segment <= segment) {
             self.batches.pop_front();

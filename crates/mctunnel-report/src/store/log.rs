@@ -102,6 +102,18 @@ struct Span {
     segment: u64,
     begun: u64,
     last: u64,
+    /// Whether it has records.
+    filled: bool,
+}
+
+impl Span {
+    fn new(segment: u64, begun: u64) -> Self {
+        Self { segment, begun, last: begun, filled: false }
+    }
+
+    fn fill(&mut self, now: u64) {
+        (self.last, self.filled) = (now, true);
+    }
 }
 
 impl KindLog {
@@ -123,7 +135,7 @@ impl KindLog {
                             index.lanes.insert(key, Mark { next, stored, missing, used });
                         }
                     }
-                    spans.push_back(Span { segment: place.segment, begun: head.begun, last: head.begun });
+                    spans.push_back(Span::new(place.segment, head.begun));
                 }
                 Found::Entry(entry) => {
                     let Ok(stored) = Stored::decode(entry) else { return };
@@ -131,7 +143,7 @@ impl KindLog {
                     index.lanes.entry(key.clone()).or_default().advance(batch.first, batch.next(), stored.received);
                     position = stored.position + u64::from(batch.count);
                     if let Some(span) = spans.back_mut() {
-                        span.last = stored.received;
+                        span.fill(stored.received);
                     }
                     index.batches.push_back(indexed(key.cluster, place, stored.position, batch));
                 }
@@ -162,7 +174,7 @@ impl KindLog {
         self.lanes.insert(key.clone(), mark);
         let forgotten = forget_lanes(&mut self.lanes, &key.cluster);
         if let Some(span) = self.spans.back_mut() {
-            span.last = stored.received;
+            span.fill(stored.received);
         }
         let added = indexed(key.cluster.clone(), place, stored.position, &batch);
         Ok((Some(Change { key, mark, forgotten, added }), mark.next))
@@ -185,10 +197,18 @@ impl KindLog {
     pub(crate) fn retain(&mut self, now: u64) -> Result<Option<u64>, ReportError> {
         let most = self.retention.bytes.max(LEAST_BYTES);
         let mut gone = None;
-        while let [oldest, _, ..] = *self.spans.make_contiguous() {
+        while let Some(oldest) = self.spans.front().copied() {
             let too_old = oldest.last.saturating_add(self.retention.age.as_secs()) < now;
-            if !too_old && self.segments.bytes() <= most {
+            let is_last = self.spans.len() == 1;
+            if !too_old && (is_last || self.segments.bytes() <= most) {
                 break;
+            }
+            // Of a kind of which nothing comes any more, the segment that is written goes too.
+            if is_last {
+                if !oldest.filled {
+                    break;
+                }
+                self.roll(now)?;
             }
             self.segments.forget_oldest()?;
             self.spans.pop_front();
@@ -209,6 +229,10 @@ impl KindLog {
         if self.segments.active().len < most && !self.spans.back().is_some_and(long_ago) {
             return Ok(());
         }
+        self.roll(now)
+    }
+
+    fn roll(&mut self, now: u64) -> Result<(), ReportError> {
         let lanes = self.lanes.iter().map(|(key, mark)| LaneMark {
             cluster: key.cluster.to_string(),
             spool: key.spool.0.to_vec().into(),
@@ -219,7 +243,7 @@ impl KindLog {
         });
         let head = Head { position: self.position, lanes: lanes.collect(), begun: now };
         self.segments.roll(&head.encode_to_vec())?;
-        self.spans.push_back(Span { segment: self.segments.active().id, begun: now, last: now });
+        self.spans.push_back(Span::new(self.segments.active().id, now));
         Ok(())
     }
 }

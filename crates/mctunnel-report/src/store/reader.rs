@@ -11,7 +11,10 @@ use crate::{
 };
 use mctunnel_core::ClusterName;
 use prost::Message as _;
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 /// A place in the store, of one kind.
 #[derive(Debug)]
@@ -35,6 +38,27 @@ impl StoreReader {
 
     /// The next records; `None` when there are no more now. Records that a crash of the hub takes back may be seen.
     pub fn next_records(&mut self) -> Result<Option<Vec<StoredRecord>>, ReportError> {
+        while let Some(stored) = self.next_entry()? {
+            let found = select(&self.query, stored);
+            if !found.is_empty() {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Goes on to where there are no more now, and gives the last record of each cluster on the way.
+    pub fn last_of_each(&mut self) -> Result<Vec<StoredRecord>, ReportError> {
+        // Only the last ones are unpacked.
+        let mut last = BTreeMap::new();
+        while let Some(stored) = self.next_entry()? {
+            last.insert(stored.cluster.clone(), stored);
+        }
+        Ok(last.into_values().filter_map(|stored| select(&self.query, stored).pop()).collect())
+    }
+
+    /// The next batch, of whichever cluster.
+    fn next_entry(&mut self) -> Result<Option<Stored>, ReportError> {
         loop {
             let newer = self.newer_segment();
             let Some(reader) = &mut self.segment else {
@@ -44,9 +68,8 @@ impl StoreReader {
             };
             match reader.next()? {
                 Some((_, entry)) => {
-                    let found = select(&self.query, entry);
-                    if !found.is_empty() {
-                        return Ok(Some(found));
+                    if let Ok(stored) = Stored::decode(entry) {
+                        return Ok(Some(stored));
                     }
                 }
                 None => match newer {
@@ -73,11 +96,9 @@ impl StoreReader {
     }
 }
 
-/// The records of an entry that are asked for.
-fn select(query: &Query, entry: &[u8]) -> Vec<StoredRecord> {
-    let Ok(Stored { cluster, batch: Some(batch), position, received, .. }) = Stored::decode(entry) else {
-        return Vec::new();
-    };
+/// The records of a batch that are asked for.
+fn select(query: &Query, stored: Stored) -> Vec<StoredRecord> {
+    let Stored { cluster, batch: Some(batch), position, received, .. } = stored else { return Vec::new() };
     let Ok(cluster) = ClusterName::parse(&cluster) else { return Vec::new() };
     let other = query.cluster.as_ref().is_some_and(|wanted| *wanted != cluster);
     if other || batch.latest < query.since || batch.earliest > query.until {

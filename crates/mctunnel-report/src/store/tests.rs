@@ -1,4 +1,4 @@
-//! Which kinds a store takes of whom.
+//! Which kinds a store takes of whom, and what each cluster said last.
 
 use super::*;
 use crate::{
@@ -47,4 +47,22 @@ async fn one_cluster_cannot_take_the_kinds_of_all_and_there_is_always_room_for_t
         report(&store, &cluster("honest"), kind).await.unwrap();
         report(&store, &hostile, kind).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn the_last_record_of_each_cluster_is_found_whatever_its_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let kind = Kind::parse("status").unwrap();
+    let store = Store::open(dir.path(), Retention::default()).unwrap();
+    assert_eq!(store.last_of_each(&kind).unwrap(), []);
+    for (name, count) in [("c2", 3), ("c1", 2), ("c3", 1)] {
+        let records: Vec<_> = (0..count).map(|_| Record::new(0, "agent", name).unwrap()).collect();
+        let batch = Batch::pack(1, &records);
+        store.submit(&cluster(name), SpoolId([1; 16]), &kind, batch, 1).await.unwrap().await.unwrap().unwrap();
+    }
+    drop(store);
+    let store = Store::open(dir.path(), Retention::default()).unwrap();
+    let last = store.last_of_each(&kind).unwrap();
+    let last: Vec<_> = last.iter().map(|found| (found.cluster.as_str(), found.number, found.position)).collect();
+    assert_eq!(last, [("c1", 2, 4), ("c2", 3, 2), ("c3", 1, 5)]);
 }

@@ -97,6 +97,34 @@ fn a_full_lane_drops_its_oldest_and_the_count_is_exact() {
 }
 
 #[test]
+fn what_was_dropped_and_what_the_hub_has_is_known_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Lane::open(dir.path(), &config(AtLimit::DropOldest)).unwrap();
+    let mut lane = open();
+    noise(&mut lane, 20).unwrap();
+    // In the middle of a segment; nothing is appended behind it.
+    lane.forget_below(20).unwrap();
+    drop(lane);
+    let mut lane = open();
+    assert_eq!((lane.wanted, lane.dropped), (20, 0));
+    noise(&mut lane, 200).unwrap();
+    let dropped = lane.progress().oldest() - 20;
+    assert_eq!(lane.dropped, dropped, "what the hub has is not among them");
+    drop(lane);
+    let mut lane = open();
+    assert_eq!(lane.dropped, dropped);
+    // A crash between the two: a segment went, and it was not written down.
+    let second = lane.starts[1].first;
+    lane.segments.forget_oldest().unwrap();
+    drop(lane);
+    let lane = open();
+    assert_eq!((lane.progress().oldest(), lane.dropped), (second, second - 20));
+    drop(lane);
+    std::fs::write(dir.path().join("marks"), b"not marks, which have another length").unwrap();
+    assert_eq!((open().wanted, open().dropped), (1, 0), "a lane without them is read all the same");
+}
+
+#[test]
 fn what_the_hub_claims_beyond_what_was_synced_is_not_forgotten() {
     let dir = tempfile::tempdir().unwrap();
     let mut lane = Lane::open(dir.path(), &LaneConfig::default()).unwrap();

@@ -52,7 +52,7 @@ async fn callers_that_give_up_while_the_lane_is_full_do_not_fill_the_memory() {
         }
     }
     let waiting: usize = writer.shared.inbox.lock().jobs.iter().flat_map(|job| &job.records).map(room_for).sum();
-    assert!(waiting <= 16 << 20, "{waiting} bytes of {}", 32 * 64 * 60_000);
+    assert!(waiting <= 4 << 20, "{waiting} bytes of {}", 32 * 64 * 60_000);
 }
 
 #[tokio::test]

@@ -82,9 +82,16 @@ fn the_oldest_go_at_the_size_and_at_the_age_and_the_marks_stay() {
     assert_eq!(reopened.lanes[&key("c1")].next, 1_001);
     let (_, next) = log.append(stored("old", batch(1, 3, 9)), 1).unwrap();
     assert_eq!(next, 4, "and is not stored again");
-    // An hour and a bit later everything but the segment that is written has gone.
-    log.retain(now() + 3_700).unwrap();
-    assert_eq!(log.spans.len(), 1);
+    // An hour and a bit later everything has gone, of the segment that is written too.
+    let last = log.segments.active().id;
+    assert_eq!(log.retain(now() + 3_700).unwrap(), Some(last));
+    assert_eq!((log.spans.len(), log.segments.active().id), (1, last + 1));
+    assert_eq!(log.retain(now() + 3_700_000).unwrap(), None, "one that is empty stays");
+    drop(log);
+    let (mut log, reopened) = open(dir.path(), retention);
+    assert_eq!((reopened.batches.len(), reopened.lanes[&key("c1")].next), (0, 1_001), "and what it was is known");
+    let (change, _) = log.append(stored("c1", batch(1_001, 1, 9)), 1).unwrap();
+    assert_eq!(change.unwrap().added.position, 1_003, "positions go on");
 }
 
 #[test]
@@ -115,6 +122,12 @@ fn another_process_reads_along_over_segments_and_finds_what_it_asked_for() {
     for round in 0..300_u64 {
         log.append(stored("c1", batch(1 + round * 2, 2, 2_000)), 1).unwrap();
         log.append(stored("c2", batch(1 + round, 1, 10)), 1).unwrap();
+        if round == 150 {
+            let query = Query::new(Kind::parse("logs").unwrap());
+            let last = StoreReader::new(dir.path(), query).last_of_each().unwrap();
+            let last: Vec<_> = last.iter().map(|found| (found.cluster.to_string(), found.number)).collect();
+            assert_eq!(last, [("c1".to_owned(), 302), ("c2".to_owned(), 151)]);
+        }
         if round % 7 == 0 {
             while let Some(records) = reader.next_records().unwrap() {
                 seen.extend(records.iter().map(|found| found.number));
