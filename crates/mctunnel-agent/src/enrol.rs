@@ -13,7 +13,7 @@ use crate::{
     service_proxy::TokenSource,
 };
 use evidence::Evidence;
-use mctunnel_core::{ErrorCode, Happening, observe::SharedObserver};
+use mctunnel_core::{ClusterName, ErrorCode, Happening, observe::SharedObserver};
 use mctunnel_identity::{
     AgentStore, CaPin, EnrolledAgent, EnrolledBy, HUB_SERVER_NAME, IdentityError, JoinToken,
     enrolment::wire::{self, ENROL_PATH, MOST_MESSAGE_BYTES},
@@ -124,15 +124,36 @@ impl Enroller {
     }
 
     /// Tries once. The key is made and kept in the store before anything is sent; the identity is kept there before it is given.
+    ///
+    /// A join token was given to this agent by somebody who knows which cluster it is for. A ServiceAccount is asked for again and again,
+    /// and may be recorded for another cluster meanwhile: an agent whose store has an identity, ended or not, stays in its cluster.
     pub async fn enrol(&self, store: &AgentStore) -> Result<EnrolledAgent, EnrolFailed> {
+        let kept = match self.by() {
+            EnrolledBy::ServiceAccount => store.cluster()?,
+            EnrolledBy::JoinToken(_) => None,
+        };
+        self.enrol_as(store, kept.as_ref()).await
+    }
+
+    /// The same for this cluster and no other, if one is given. The hub is asked for that one, and what it gives for another is not kept.
+    pub(crate) async fn enrol_as(
+        &self,
+        store: &AgentStore,
+        cluster: Option<&ClusterName>,
+    ) -> Result<EnrolledAgent, EnrolFailed> {
         let key = store.pending_key()?;
         let evidence = Some(self.evidence.shown()?);
-        let request = wire::EnrolRequest { csr: key.request(None)?, lifetime_seconds: 0, evidence };
+        let request = wire::EnrolRequest { csr: key.request(cluster)?, lifetime_seconds: 0, evidence };
         let socket = reach(&self.hub, &self.proxy, &*self.resolver).await?;
         let answer = tokio::time::timeout(TIMEOUT, self.ask(socket, &request, store));
         let answer = answer.await.map_err(|_| EnrolFailed::Timeout(TIMEOUT))??;
         let mut enrolled = EnrolledAgent::enrolled_by(self.by(), self.evidence.hub(), &key, &answer, store.clock())?;
         enrolled.bundle.hub_server_name.clone_from(&self.server_name);
+        if let Some(cluster) = cluster
+            && enrolled.bundle.cluster != *cluster
+        {
+            return Err(EnrolFailed::AnotherCluster(enrolled.bundle.cluster));
+        }
         store.save(&enrolled)?;
         Ok(enrolled)
     }
@@ -204,6 +225,9 @@ pub enum EnrolFailed {
     /// The call broke.
     #[error("{0}")]
     Broken(String),
+    /// The hub takes it for the agent of another cluster than the one it is of.
+    #[error("the hub takes this agent for that of {0} now")]
+    AnotherCluster(ClusterName),
     /// There is no token of the ServiceAccount to show.
     #[error("{0}")]
     Token(String),
@@ -234,7 +258,7 @@ impl EnrolFailed {
             Self::Connect(_) | Self::Timeout(_) | Self::Broken(_) => true,
             Self::Tls { error, .. } => !is_another_hub(error),
             Self::Refused { status, .. } => [RESOURCE_EXHAUSTED, UNAVAILABLE].contains(status),
-            Self::Identity(_) | Self::Token(_) => false,
+            Self::Identity(_) | Self::Token(_) | Self::AnotherCluster(_) => false,
         }
     }
 
@@ -258,6 +282,10 @@ impl EnrolFailed {
             Self::Refused { .. } => (
                 "MCT-AGENT-ENROL-REFUSED",
                 "look up the hub's code with 'mctunnel explain CODE'; as a rule, make a new token with 'mctunnel join-token create'",
+            ),
+            Self::AnotherCluster(_) => (
+                "MCT-AGENT-ENROL-CLUSTER",
+                "if it is to be the agent of that cluster, give it another data directory; else look at who vouches for which cluster",
             ),
             Self::Token(_) => (
                 "MCT-AGENT-ENROL-TOKEN",

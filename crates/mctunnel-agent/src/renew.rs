@@ -79,10 +79,7 @@ impl Agent {
 
     /// Gets a first certificate once more, and shows it from now on.
     async fn enrol_anew(&self, store: &AgentStore, again: &Enroller) -> Result<EnrolledAgent, String> {
-        let enrolled = again.enrol(store).await.map_err(|error| error.to_string())?;
-        if enrolled.bundle.cluster != self.inner.cluster {
-            return Err(format!("the hub takes this agent for {} now", enrolled.bundle.cluster));
-        }
+        let enrolled = again.enrol_as(store, Some(&self.inner.cluster)).await.map_err(|error| error.to_string())?;
         self.show(&enrolled.bundle).map_err(|error| error.to_string())?;
         Ok(enrolled)
     }

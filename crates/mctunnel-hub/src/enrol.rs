@@ -17,7 +17,10 @@ use mctunnel_identity::{
     },
 };
 use mctunnel_tunnel::grpc::{Accepting, Call, Status, UnaryCall};
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 use tokio::{runtime::Handle, task::spawn_blocking, time::timeout};
 
 /// What is known of one who was refused.
@@ -26,6 +29,12 @@ struct Asker<'a> {
     cluster: Option<ClusterName>,
     /// Who should have vouched.
     evidence: String,
+}
+
+impl Asker<'_> {
+    fn source(&self) -> Option<IpAddr> {
+        self.peer.parse::<SocketAddr>().ok().map(|address| address.ip())
+    }
 }
 
 impl Hub {
@@ -49,11 +58,11 @@ impl Hub {
             }
         };
         let _turn = self.inner.enrolments.acquire().await;
-        let (issuing, evidence) = (Arc::clone(enrolment), asker.evidence.clone());
+        let (issuing, evidence, source) = (Arc::clone(enrolment), asker.evidence.clone(), asker.source());
         let runtime = Handle::current();
         // Waits for the disk, and perhaps for somebody who has to be asked. It is recorded there: the peer may be gone meanwhile.
         let answer = spawn_blocking(move || {
-            let answer = runtime.block_on(issuing.enrol(request));
+            let answer = runtime.block_on(issuing.enrol_from(request, source));
             if let Ok((issued, vouched)) = &answer {
                 entry.by(&issued.cluster, ENROL, &vouched.by);
             }
@@ -117,8 +126,7 @@ impl Hub {
 
     /// A place in the audit log; `None` when there is none.
     fn entry_of(&self, asker: &Asker<'_>) -> Option<Entry> {
-        let source = asker.peer.parse::<SocketAddr>().ok().map(|address| address.ip());
-        let mut entry = Entry::begin(&*self.inner.audit, ENROL, source).ok()?;
+        let mut entry = Entry::begin(&*self.inner.audit, ENROL, asker.source()).ok()?;
         if let Some(cluster) = &asker.cluster {
             entry.by(cluster, "tunnel", &asker.evidence);
         }

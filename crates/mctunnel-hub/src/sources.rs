@@ -1,12 +1,9 @@
 //! Connections that are not tunnels yet, counted by where they come from: one address cannot keep the others out by connecting and
 //! stalling. What has become a tunnel is no longer counted.
 
+use mctunnel_core::source_of;
 use parking_lot::Mutex;
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, Ipv6Addr},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// One source may have half of the places to wait in, and a quarter of the turns at a handshake. Less would be felt where hundreds of
@@ -101,14 +98,6 @@ impl Drop for Visit {
                 waiting.sources.remove(&self.source);
             }
         }
-    }
-}
-
-/// Who has one address of IPv6 has the 2^64 beside it.
-fn source_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
-        v4 @ IpAddr::V4(_) => v4,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     private_file::{self, GROUP_AND_OTHERS, IfExists},
     tls,
 };
-use mctunnel_core::Secret;
+use mctunnel_core::{ClusterName, Secret};
 use rustls_pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -63,6 +63,13 @@ impl AgentStore {
         let Some(text) = self.read(IDENTITY)? else { return Ok(None) };
         let file: Option<IdentityFile> = serde_json::from_str(text.expose()).ok();
         Ok(file.and_then(|file| EnrolledBy::parse(&file.token)))
+    }
+
+    /// The cluster that the identity is of, also when the identity has ended. Of one that is damaged nothing is known.
+    pub fn cluster(&self) -> Result<Option<ClusterName>, IdentityError> {
+        let Some(text) = self.read(IDENTITY)? else { return Ok(None) };
+        let file: Option<IdentityFile> = serde_json::from_str(text.expose()).ok();
+        Ok(file.and_then(|file| file.identity.cluster()))
     }
 
     /// The token that the identity was got with, if it was one, also when the identity has ended.

@@ -14,7 +14,7 @@ use crate::{
 };
 use mctunnel_core::ClusterName;
 use rustls_pki_types::CertificateDer;
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc, time::Duration};
 
 // === ports ===
 
@@ -123,10 +123,19 @@ impl Enrolment {
 
     /// Gives an agent its first certificate, for evidence. Waits for the disk.
     pub async fn enrol(&self, request: wire::EnrolRequest) -> Result<(Issued, Vouched), EnrolError> {
+        self.enrol_from(request, None).await
+    }
+
+    /// As [`Enrolment::enrol`], for an agent at this address: who vouches may have a share of work for each source.
+    pub async fn enrol_from(
+        &self,
+        request: wire::EnrolRequest,
+        source: Option<IpAddr>,
+    ) -> Result<(Issued, Vouched), EnrolError> {
         let csr = AgentCsr::parse(&request.csr)?;
         let lifetime = self.lifetime(request.lifetime_seconds)?;
         let presented = Presented::read(request.evidence)?;
-        let vouched = self.vouch(&presented, &csr).await?;
+        let vouched = self.vouch(&presented, &csr, source).await?;
         // Evidence is told what is asked for; that it looked is not taken on trust.
         if csr.cluster.as_ref().is_some_and(|asked| *asked != vouched.cluster) {
             return Err(EnrolError::TokenOfAnotherCluster);
@@ -166,8 +175,13 @@ impl Enrolment {
         Ok(true)
     }
 
-    async fn vouch(&self, presented: &Presented, csr: &AgentCsr) -> Result<Vouched, EnrolError> {
-        let asked = VouchedFor { cluster: csr.cluster.clone(), key: csr.key.clone() };
+    async fn vouch(
+        &self,
+        presented: &Presented,
+        csr: &AgentCsr,
+        source: Option<IpAddr>,
+    ) -> Result<Vouched, EnrolError> {
+        let asked = VouchedFor { cluster: csr.cluster.clone(), key: csr.key.clone(), source };
         for evidence in &self.evidence {
             if let Some(vouched) = evidence.vouch(presented, &asked).await? {
                 return Ok(vouched);

@@ -137,6 +137,11 @@ impl From<&JoinBundle> for BundleFile {
 }
 
 impl BundleFile {
+    /// The cluster it is of, whether or not it counts.
+    pub(crate) fn cluster(&self) -> Option<ClusterName> {
+        ClusterName::parse(&self.cluster).ok()
+    }
+
     /// The bundle, if its parts fit together and its certificate has not ended.
     pub(crate) fn into_bundle(self, now: i64) -> Result<JoinBundle, IdentityError> {
         if self.version != JoinBundle::VERSION {

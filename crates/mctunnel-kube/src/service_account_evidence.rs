@@ -1,14 +1,19 @@
 //! Lets ServiceAccounts of the hub's own cluster vouch for agents that enrol: whose a token is, the cluster says; which agent that account
 //! may be, the hub's record of clusters. What the agent says of itself counts for nothing.
 
+mod claims;
+mod turns;
+
+use claims::Claims;
 use mctunnel_authn::ReviewToken;
 use mctunnel_core::Secret;
 use mctunnel_identity::{
-    EnrolError, EnrolEvidence, FindCluster, ServiceAccount,
+    Clock, EnrolError, EnrolEvidence, FindCluster, ServiceAccount, SystemClock,
     enrolment::{Presented, Vouched, VouchedFor},
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::{sync::Semaphore, time::timeout};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
+use tokio::time::timeout;
+use turns::Turns;
 
 #[cfg(test)]
 mod tests;
@@ -16,8 +21,8 @@ mod tests;
 /// How long the cluster may take to answer. The agent, and one of the hub's turns to enrol, wait for it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How many questions are under way at once. Fewer than a hub has turns to enrol: strangers can ask for as long as a slow cluster takes,
-/// and those who renew, or come with a join token, must not wait for it.
+/// How many questions are under way at once, one for each source. Fewer than a hub has turns to enrol: strangers can ask for as long as a
+/// slow cluster takes, and those who renew, or come with a join token, must not wait for it.
 const AT_ONCE: usize = 4;
 
 /// ServiceAccount tokens as evidence.
@@ -27,24 +32,44 @@ pub struct ServiceAccountEvidence {
     /// Sent with each question; a token must be for one of them.
     audiences: Vec<String>,
     clusters: Arc<dyn FindCluster>,
-    turns: Semaphore,
+    turns: Turns,
 }
 
 impl ServiceAccountEvidence {
     /// Takes tokens for one of these audiences. Without an audience none is taken.
     #[must_use]
     pub fn new(reviews: Arc<dyn ReviewToken>, audiences: Vec<String>, clusters: Arc<dyn FindCluster>) -> Self {
-        Self { reviews, audiences, clusters, turns: Semaphore::new(AT_ONCE) }
+        Self { reviews, audiences, clusters, turns: Turns::new(AT_ONCE) }
+    }
+
+    /// Refuses what the cluster need not be asked about: a token that says itself that it is for nothing here. What it says is not
+    /// verified, so it counts against the token and never for it.
+    fn glance(&self, token: &Secret) -> Result<(), EnrolError> {
+        let refused = |why: &'static str| EnrolError::EvidenceRefused(why.into());
+        let claims = Claims::unverified(token).ok_or_else(|| refused("it is not a token as a cluster makes them"))?;
+        if !claims.is_for_one_of(&self.audiences) {
+            return Err(refused("the token says that it is not for this hub"));
+        }
+        if claims.has_ended(SystemClock.unix_now()) {
+            return Err(refused("the token says that it has ended"));
+        }
+        let account = ServiceAccount::of_user(&claims.sub);
+        let account = account.ok_or_else(|| refused("the token says that it is of no ServiceAccount"))?;
+        match self.clusters.vouched_for_by(&account)? {
+            Some(_) => Ok(()),
+            None => Err(vouches_for_none(&account)),
+        }
     }
 
     /// The account whose token it is.
-    async fn account(&self, token: &Secret) -> Result<ServiceAccount, EnrolError> {
+    async fn account(&self, token: &Secret, source: Option<IpAddr>) -> Result<ServiceAccount, EnrolError> {
         if self.audiences.is_empty() {
             // A cluster that is asked without one answers for its own.
             return Err(EnrolError::EvidenceRefused("no audience means this hub".into()));
         }
+        self.glance(token)?;
         let too_many = || EnrolError::EvidenceUnchecked("too many tokens are being checked".into());
-        let _turn = self.turns.try_acquire().map_err(|_| too_many())?;
+        let _turn = self.turns.take(source).ok_or_else(too_many)?;
         let asked = timeout(PATIENCE, self.reviews.review(token, &self.audiences)).await;
         let asked = asked.unwrap_or_else(|_| Err(format!("there was no answer within {PATIENCE:?}")));
         let unchecked = |why| EnrolError::EvidenceUnchecked(format!("the hub's cluster cannot be asked: {why}").into());
@@ -58,14 +83,18 @@ impl ServiceAccountEvidence {
 impl EnrolEvidence for ServiceAccountEvidence {
     async fn vouch(&self, presented: &Presented, asked: &VouchedFor) -> Result<Option<Vouched>, EnrolError> {
         let Presented::ServiceAccountToken(token) = presented else { return Ok(None) };
-        let account = self.account(token).await?;
+        let account = self.account(token, asked.source).await?;
         // Looked up only now: a cluster that was revoked while the question was under way is out.
         let Some((cluster, epoch)) = self.clusters.vouched_for_by(&account)? else {
-            return Err(EnrolError::EvidenceRefused(format!("ServiceAccount {account} vouches for no cluster").into()));
+            return Err(vouches_for_none(&account));
         };
         if asked.cluster.as_ref().is_some_and(|asked| *asked != cluster) {
             return Err(EnrolError::TokenOfAnotherCluster);
         }
         Ok(Some(Vouched { cluster, epoch, labels: BTreeMap::new(), by: format!("ServiceAccount {account}") }))
     }
+}
+
+fn vouches_for_none(account: &ServiceAccount) -> EnrolError {
+    EnrolError::EvidenceRefused(format!("ServiceAccount {account} vouches for no cluster").into())
 }

@@ -30,6 +30,9 @@ impl Impersonate {
 
     /// Speaks for these users, and for members of these groups, and for nobody else. A user is then shown to the cluster with
     /// those of its groups that are named here, and with no others: the hub could say any.
+    ///
+    /// A name of Kubernetes' own (`system:`) that stands here was put here by who owns the cluster, letter for letter. That name, and no
+    /// other of them, is spoken for.
     #[must_use]
     pub fn only(mut self, users: impl IntoIterator<Item = String>, groups: impl IntoIterator<Item = String>) -> Self {
         self.users.extend(users);
@@ -40,11 +43,12 @@ impl Impersonate {
     /// Step 6: whether the agent speaks for this user. Without a user it speaks for nobody.
     pub(super) fn judge(&self, user: Option<&User>) -> Result<Speaker, String> {
         let user = user.ok_or("the stream names no user, and this agent speaks only for users")?;
-        let reserved = |name: &str| name.starts_with("system:");
-        if user.name.is_empty() || reserved(&user.name) {
+        let reserved = |name: &str, named: &BTreeSet<String>| name.starts_with("system:") && !named.contains(name);
+        if user.name.is_empty() || reserved(&user.name, &self.users) {
             return Err(format!("this agent does not speak for {:?}, a name of Kubernetes' own", user.name));
         }
-        if let Some(group) = user.groups.iter().find(|group| reserved(group) && &***group != "system:authenticated") {
+        let refused = |group: &str| group != "system:authenticated" && reserved(group, &self.groups);
+        if let Some(group) = user.groups.iter().find(|group| refused(group)) {
             return Err(format!("this agent does not speak for members of {group:?}, a group of Kubernetes' own"));
         }
         let is_open = self.users.is_empty() && self.groups.is_empty();

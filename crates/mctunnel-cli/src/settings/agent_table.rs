@@ -79,7 +79,7 @@ pub(super) const AGENT: &[Setting] = &[
     many(
         "impersonate_user",
         "USER",
-        "Speak for this user, shown with its groups that are listed; may be given many times. Without any list, for all but 'system:'",
+        "Speak for this user, shown with its groups that are listed; may be given many times. Without any list, for all but 'system:', of which each has to be listed",
     ),
     many("impersonate_group", "GROUP", "Speak for members of this group; may be given many times"),
     switch("deny_kube_api", "Do not let streams reach the kube-apiserver, only services"),

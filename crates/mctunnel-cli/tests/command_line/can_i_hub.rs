@@ -31,6 +31,11 @@ deny:
       - {clusters: [cluster-prod], namespaces: [kube-system], apiGroups: ["*"], resources: ["*/*"], names: ["*"], verbs: ["*"]}
 "#;
 
+/// What is promised of an edit.
+const COUNTS_WITHIN: Duration = Duration::from_secs(1);
+/// What a machine may take beyond that which builds and tests at the same time: for the hub's look at the file, and for our question.
+const MARGIN: Duration = Duration::from_secs(3);
+
 /// A hub with a policy, and keys for some users.
 struct Stage {
     hub: Hub,
@@ -134,7 +139,8 @@ fn a_hub_is_asked_by_http_and_by_the_command_and_follows_the_file() {
     }
     took.sort_unstable();
     println!("an edit counted after {took:?}");
-    assert!(took[1] < Duration::from_secs(1), "half of them at least, on a busy machine: {took:?}");
+    assert!(took[1] < COUNTS_WITHIN, "half of them at least, on a busy machine: {took:?}");
+    assert!(took.iter().all(|took| *took < COUNTS_WITHIN + MARGIN), "each of them: {took:?}");
     assert_eq!(stage.hub.role.pid(), pid);
 }
 

@@ -2,6 +2,7 @@
 //! takes down what it is asked.
 
 use crate::rig::{Hub, Ran, Role, get, run, until};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::{
@@ -18,6 +19,13 @@ use tempfile::TempDir;
 const AUDIENCE: &str = "mctunnel-enrol";
 /// The token of fleet/a.
 const CANARY: &str = "canary-of-fleet-a";
+
+/// A token with this signature. All of them say that they are of fleet/a and for this hub; which one is, the cluster knows.
+fn jwt(signature: &str) -> String {
+    let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let claims = json!({"sub": "system:serviceaccount:fleet:a", "aud": [AUDIENCE], "exp": 4_102_444_800_u64});
+    format!("{}.{}.{signature}", part(json!({"alg": "RS256"})), part(claims))
+}
 
 // === the API ===
 
@@ -60,7 +68,7 @@ impl Api {
     }
 
     fn knows(&self, token: &str, user: &str, audience: &str) {
-        self.known.lock().tokens.insert(token.to_owned(), (user.to_owned(), audience.to_owned()));
+        self.known.lock().tokens.insert(jwt(token), (user.to_owned(), audience.to_owned()));
     }
 
     fn asked(&self) -> Vec<Value> {
@@ -74,7 +82,7 @@ impl Api {
     /// A file with a token; gives its path.
     fn token(&self, token: &str) -> String {
         let path = self.path("token");
-        fs::write(&path, format!("{token}\n")).expect("a token");
+        fs::write(&path, format!("{}\n", jwt(token))).expect("a token");
         path
     }
 
@@ -198,7 +206,7 @@ fn t29_t36_an_agent_enrols_as_the_account_that_is_recorded_for_its_cluster() {
     assert_eq!(enrolled.ready()["cluster"], "cluster-a");
 
     assert!(has_tunnel(&hub));
-    assert_eq!(api.asked(), [json!({"token": CANARY, "audiences": [AUDIENCE]})]);
+    assert_eq!(api.asked(), [json!({"token": jwt(CANARY), "audiences": [AUDIENCE]})]);
     let (_, metrics) = get(hub.address("admin"), "/metrics");
     let counted = "mctunnel_agents_enrolled_total{cluster=\"cluster-a\"} 1";
     assert!(metrics.lines().any(|line| line == counted), "{metrics}");
@@ -307,10 +315,10 @@ fn t29_while_the_cluster_cannot_be_asked_the_agent_tries_again_with_the_token_of
     until("the agent's trouble", || waiting.log().contains("MCT-ENROL-UNCHECKED").then_some(()));
     until("the hub's log", || hub.role.log().contains("the answer is 500").then_some(()));
     assert!(!waiting.log().contains("500"), "what broke at the hub is not for strangers: {}", waiting.log());
-    assert!(api.asked().iter().all(|asked| asked["token"] == "canary-of-before"));
+    assert!(api.asked().iter().all(|asked| asked["token"] == jwt("canary-of-before")));
     // Kubernetes has changed the token meanwhile.
     api.token(CANARY);
-    until("the next token", || api.asked().iter().any(|asked| asked["token"] == CANARY).then_some(()));
+    until("the next token", || api.asked().iter().any(|asked| asked["token"] == jwt(CANARY)).then_some(()));
     api.known.lock().fails = false;
     assert_eq!(waiting.ready()["cluster"], "cluster-a");
 }
@@ -364,4 +372,42 @@ fn an_agent_that_was_away_for_too_long_enrols_anew() {
     again.ready();
     assert_eq!(api.asked().len(), asked + 1, "{}", again.log());
     assert_ne!(certificate(), kept);
+}
+
+#[test]
+fn t23_t25_an_agent_stays_in_its_cluster_when_its_account_is_recorded_for_another() {
+    let api = Api::start();
+    let hub = api.hub(&["--agent-cert-ttl", "5s"]);
+    recorded(&hub, "cluster-a", "fleet/a");
+    let home = hub.path("agent");
+    let command = agent(&hub, &api.token(CANARY), &home);
+    let mut running = start(&hub, "agent", &command);
+    running.ready();
+    let cluster = || {
+        let text = fs::read_to_string(format!("{home}/identity.json")).expect("an identity");
+        serde_json::from_str::<Value>(&text).expect("JSON")["identity"]["cluster"].clone()
+    };
+    let refusals = || hub.role.log().matches("MCT-ENROL-TOKEN-CLUSTER").count();
+
+    assert_eq!(run(&["cluster", "revoke", "cluster-a", "--data-dir", &hub.path("data")]).status, Some(0));
+    recorded(&hub, "cluster-b", "fleet/a");
+
+    until("the refusal", || (refusals() > 0).then_some(()));
+    running.signal("KILL");
+    running.wait();
+    assert_eq!(cluster(), "cluster-a");
+    // What it kept counts until its end, so it may try its tunnel first.
+    let before = refusals();
+    let mut again = start(&hub, "again", &command);
+    until("the refusal after a restart", || (refusals() > before).then_some(()));
+    again.signal("KILL");
+    again.wait();
+    assert_eq!(cluster(), "cluster-a");
+    for listed in list(&hub).as_array().expect("a list") {
+        assert_eq!(listed["serials"], json!([]), "nothing was issued: {listed}");
+    }
+    assert!(!has_tunnel(&hub));
+    // In a directory of its own it is who the account says.
+    let elsewhere = agent(&hub, &api.token(CANARY), &hub.path("another"));
+    assert_eq!(start(&hub, "another", &elsewhere).ready()["cluster"], "cluster-b");
 }

@@ -3,7 +3,7 @@
 use super::{EnrolError, wire};
 use crate::{JoinTokens, TokenId, TokenSecret, join_tokens::TokenUse};
 use mctunnel_core::{ClusterName, Secret};
-use std::{collections::BTreeMap, fmt, pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, fmt, net::IpAddr, pin::Pin, sync::Arc};
 
 /// What an agent shows instead of a certificate.
 #[derive(Debug)]
@@ -49,6 +49,8 @@ pub struct VouchedFor {
     pub cluster: Option<ClusterName>,
     /// Names the agent's key: SHA-256 of its SubjectPublicKeyInfo, lower-case hex.
     pub key: String,
+    /// Where it comes from, if that is known.
+    pub source: Option<IpAddr>,
 }
 
 /// What the agent may be.

@@ -1,6 +1,7 @@
 //! Which token vouches for which cluster, as one table; and what a slow cluster or a greedy agent gets.
 
 use super::*;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use mctunnel_authn::{Review, ReviewedUser, Reviewing};
 use mctunnel_core::ClusterName;
 use mctunnel_identity::{
@@ -8,11 +9,24 @@ use mctunnel_identity::{
     enrolment::{RefusalKind, wire},
 };
 use parking_lot::Mutex;
+use serde_json::json;
 use std::error::Error;
 use tempfile::TempDir;
 
 const OURS: &str = "mctunnel-enrol";
-const CANARY: &str = "canary.token.signature";
+const CANARY: &str = "canary-of-a-signature";
+const RUNNER: &str = "system:serviceaccount:fleet:runner";
+
+/// A token with these claims. Who signed it, only the cluster knows.
+fn token_with(claims: &serde_json::Value) -> String {
+    let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
+    format!("{}.{}.{CANARY}", part(r#"{"alg":"RS256"}"#), part(&claims.to_string()))
+}
+
+/// A token that says it is of the runner, for this hub.
+fn token() -> String {
+    token_with(&json!({"sub": RUNNER, "aud": [OURS], "exp": SystemClock.unix_now() + 3600}))
+}
 
 /// What the cluster answers.
 #[derive(Clone)]
@@ -84,8 +98,18 @@ impl Office {
 
     async fn vouch(&self, answer: Answer, asks_to_be: Option<&str>) -> Result<Option<Vouched>, EnrolError> {
         *self.api.answer.lock() = answer;
-        let presented = Presented::ServiceAccountToken(Secret::new(CANARY));
-        let asked = VouchedFor { cluster: asks_to_be.map(cluster), key: "00".to_owned() };
+        self.show(token(), None, asks_to_be).await
+    }
+
+    /// What the evidence says to a token from that address.
+    async fn show(
+        &self,
+        token: String,
+        source: Option<IpAddr>,
+        asks_to_be: Option<&str>,
+    ) -> Result<Option<Vouched>, EnrolError> {
+        let presented = Presented::ServiceAccountToken(Secret::new(token));
+        let asked = VouchedFor { cluster: asks_to_be.map(cluster), key: "00".to_owned(), source };
         EnrolEvidence::vouch(&*self.evidence, &presented, &asked).await
     }
 }
@@ -144,12 +168,15 @@ async fn the_account_alone_says_which_cluster_it_is() {
     let also = user("system:serviceaccount:fleet:runner", &["else", "also-us"]);
     assert!(office.vouch(also, None).await.unwrap().is_some(), "any of our audiences counts");
     let asked = office.api.asked.lock().clone();
-    assert!(asked.iter().all(|(token, audiences)| token == CANARY && audiences == &[OURS, "also-us"]), "{asked:?}");
+    assert!(
+        asked.iter().all(|(token, audiences)| token.ends_with(CANARY) && audiences == &[OURS, "also-us"]),
+        "{asked:?}"
+    );
     let join_token = Presented::JoinToken {
         id: mctunnel_identity::TokenId::random().unwrap(),
         secret: mctunnel_identity::TokenSecret::random().unwrap(),
     };
-    let asked = VouchedFor { cluster: None, key: "00".to_owned() };
+    let asked = VouchedFor { cluster: None, key: "00".to_owned(), source: None };
     assert_eq!(EnrolEvidence::vouch(&*office.evidence, &join_token, &asked).await.unwrap(), None, "not its business");
 }
 
@@ -158,8 +185,8 @@ async fn without_an_audience_nothing_is_asked_and_nothing_taken() {
     let office = Office::open();
     let evidence = ServiceAccountEvidence::new(office.api.clone(), Vec::new(), Arc::new(office.clusters.clone()));
     *office.api.answer.lock() = user("system:serviceaccount:fleet:runner", &["https://kubernetes.default.svc"]);
-    let presented = Presented::ServiceAccountToken(Secret::new(CANARY));
-    let asked = VouchedFor { cluster: None, key: "00".to_owned() };
+    let presented = Presented::ServiceAccountToken(Secret::new(token()));
+    let asked = VouchedFor { cluster: None, key: "00".to_owned(), source: None };
     let error = EnrolEvidence::vouch(&evidence, &presented, &asked).await.unwrap_err();
     assert_eq!(error.kind(), RefusalKind::Denied);
     assert!(office.api.asked.lock().is_empty());
@@ -170,9 +197,9 @@ async fn t29_a_slow_cluster_is_not_asked_by_everybody_at_once() {
     let office = Arc::new(Office::open());
     *office.api.answer.lock() = Answer::Nothing;
     let mut waiting = tokio::task::JoinSet::new();
-    for _ in 0..50 {
-        let office = Arc::clone(&office);
-        waiting.spawn(async move { office.vouch(Answer::Nothing, None).await.unwrap_err().kind() });
+    for n in 0..50 {
+        let (office, source) = (Arc::clone(&office), IpAddr::from([192, 0, 2, n]));
+        waiting.spawn(async move { office.show(token(), Some(source), None).await.unwrap_err().kind() });
     }
     let begin = tokio::time::Instant::now();
     while let Some(kind) = waiting.join_next().await {
@@ -181,6 +208,77 @@ async fn t29_a_slow_cluster_is_not_asked_by_everybody_at_once() {
     assert_eq!(office.api.asked.lock().len(), AT_ONCE);
     assert!(begin.elapsed() <= PATIENCE, "{:?}", begin.elapsed());
     assert!(office.vouch(runner(), None).await.is_ok(), "the turns were given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t29_t40_strangers_who_ask_a_lot_keep_nobody_out() {
+    let office = Arc::new(Office::open());
+    let mut strangers = tokio::task::JoinSet::new();
+    for n in 0..50_u8 {
+        let office = Arc::clone(&office);
+        strangers.spawn(async move {
+            // The worst of garbage looks good: it names an account that is recorded. Each address in the network is tried.
+            let source = Some(IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(n)]));
+            office.show(token(), source, None).await.unwrap_err().kind()
+        });
+    }
+    *office.api.answer.lock() = Answer::Nothing;
+    // They are all there, and the cluster has answered none of them.
+    while office.api.asked.lock().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    *office.api.answer.lock() = runner();
+
+    let good = office.show(token(), Some(IpAddr::from([192, 0, 2, 1])), None).await;
+
+    assert!(good.is_ok_and(|vouched| vouched.is_some()), "at the first try");
+    assert_eq!(office.api.asked.lock().len(), 2, "one of them, and the good one");
+    assert!(strangers.join_all().await.into_iter().all(|kind| kind == RefusalKind::Later));
+}
+
+#[tokio::test]
+async fn t29_what_a_token_says_against_itself_is_enough() {
+    let office = Office::open();
+    *office.api.answer.lock() = runner();
+    let now = SystemClock.unix_now();
+    let good = json!({"sub": RUNNER, "aud": [OURS], "exp": now + 3600, "iss": "https://kubernetes.default.svc"});
+    let but = |name: &str, value: serde_json::Value| {
+        let mut claims = good.clone();
+        claims[name] = value;
+        token_with(&claims)
+    };
+    let table = [
+        ("random bytes", "x".repeat(900)),
+        ("two parts", format!("e30.{CANARY}")),
+        ("four parts", format!("{}.e30", token())),
+        ("no claims", token_with(&json!({}))),
+        ("no object", token_with(&json!("runner"))),
+        ("claims in base64 with padding", format!("e30.e30=.{CANARY}")),
+        ("for another audience", but("aud", json!(["https://kubernetes.default.svc"]))),
+        ("for one that begins like ours", but("aud", json!("mctunnel-enrol-not"))),
+        ("for no audience", but("aud", json!([]))),
+        ("ended", but("exp", json!(now - 3600))),
+        ("ends as a word", but("exp", json!("never"))),
+        ("never ends", but("exp", serde_json::Value::Null)),
+        ("of a user", but("sub", json!("alice"))),
+        ("of an account that is recorded for none", but("sub", json!("system:serviceaccount:fleet:nobody"))),
+        ("of an account that was revoked", but("sub", json!("system:serviceaccount:fleet:gone"))),
+    ];
+    for (what, token) in table {
+        let error = office.show(token, None, None).await.expect_err(what);
+        assert_eq!(error.kind(), RefusalKind::Denied, "{what}");
+        let (text, why) = told(&error);
+        assert!(!why.is_empty() && !format!("{text} {why} {error:?}").contains(CANARY), "t36 {what}: {text} {why}");
+    }
+    assert!(office.api.asked.lock().is_empty(), "the cluster was not asked");
+    for (what, token) in [
+        ("as Kubernetes makes them", token_with(&good)),
+        ("one audience without a list", but("aud", json!("also-us"))),
+        ("one of several audiences", but("aud", json!(["else", OURS]))),
+        ("by a clock that is off by some minutes", but("exp", json!(now - 60))),
+    ] {
+        assert!(office.show(token, None, None).await.is_ok_and(|vouched| vouched.is_some()), "{what}");
+    }
 }
 
 #[tokio::test]
@@ -197,7 +295,7 @@ async fn t25_a_request_for_another_cluster_gets_nothing() {
     };
     *office.api.answer.lock() = runner();
     for other in ["c2", "c3", "nowhere"] {
-        let error = enrolment.enrol(request(Some(other), CANARY)).await.unwrap_err();
+        let error = enrolment.enrol(request(Some(other), &token())).await.unwrap_err();
         assert!(matches!(error, EnrolError::TokenOfAnotherCluster), "{other}: {error:?}");
     }
     let asked = office.api.asked.lock().len();
@@ -208,10 +306,10 @@ async fn t25_a_request_for_another_cluster_gets_nothing() {
     assert_eq!(office.api.asked.lock().len(), asked, "what cannot be a token is not asked about");
     let serials = || office.clusters.list().unwrap().into_iter().map(|record| record.serials.len()).sum::<usize>();
     assert_eq!(serials(), 0, "nothing was issued");
-    let longest = "x".repeat(wire::MOST_TOKEN_BYTES);
+    let longest = format!("{:x<1$}", token(), wire::MOST_TOKEN_BYTES);
     let (issued, vouched) = enrolment.enrol(request(Some("c1"), &longest)).await.unwrap();
     assert_eq!((issued.cluster, vouched.cluster, serials()), (cluster("c1"), cluster("c1"), 1));
-    let debug = format!("{:?} {:?}", request(None, CANARY), office.evidence);
+    let debug = format!("{:?} {:?}", request(None, &token()), office.evidence);
     assert!(!debug.contains(CANARY), "t36: {debug}");
 }
 
@@ -256,7 +354,7 @@ async fn t25_who_is_revoked_meanwhile_gets_nothing() {
         let authority = HubAuthority::open_or_create(office.dir.path(), &[]).unwrap();
         let enrolment = Enrolment::new(&authority, Arc::new(office.clusters.clone())).with_evidence(Arc::new(evidence));
         let csr = AgentKey::generate().unwrap().request(None).unwrap();
-        let token = wire::ServiceAccountToken { token: CANARY.to_owned() };
+        let token = wire::ServiceAccountToken { token: token() };
         let evidence = Some(wire::Evidence::ServiceAccountToken(token));
         let error = enrolment.enrol(wire::EnrolRequest { csr, lifetime_seconds: 0, evidence }).await.unwrap_err();
         assert_eq!(error.kind(), RefusalKind::Denied, "{afterwards}: {error:?}");

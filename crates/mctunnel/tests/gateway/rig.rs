@@ -125,6 +125,16 @@ impl Rig {
     /// The same, with an agent that speaks to the kube-apiserver for the users the hub verified.
     pub(crate) async fn speaking_agent(&self, cluster: &str, target: SocketAddr) -> RunningAgent {
         let impersonate = Impersonate::new(Secret::new("agent-token"));
+        self.agent_speaking_for(cluster, target, impersonate).await
+    }
+
+    /// The same, for those alone.
+    pub(crate) async fn agent_speaking_for(
+        &self,
+        cluster: &str,
+        target: SocketAddr,
+        impersonate: Impersonate,
+    ) -> RunningAgent {
         self.run_as(&self.bundle(cluster), target, Some(impersonate)).await
     }
 

@@ -1,9 +1,12 @@
 //! Verified users: what the cluster is told of them, what it is not, how long permission lasts, and what is written down.
 
 use crate::rig::{Rig, Target, get, ok};
-use mctunnel::core::{
-    Access, Audit, AuditFull, AuditOutcome, AuditSlot, AuditSubject, Authenticate, Authorize, Decision, Evidence,
-    Identity, Unauthenticated, User,
+use mctunnel::{
+    agent::Impersonate,
+    core::{
+        Access, Audit, AuditFull, AuditOutcome, AuditSlot, AuditSubject, Authenticate, Authorize, Decision, Evidence,
+        Identity, Secret, Unauthenticated, User,
+    },
 };
 use parking_lot::Mutex;
 use std::sync::{
@@ -166,6 +169,22 @@ async fn t05_t06_the_agent_speaks_for_users_only_and_not_for_kubernetes_own() {
     let answer = rig.once(&asked("/cluster-b/api/v1/pods", "alice", "")).await;
     assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("--impersonate"), "{answer}");
     assert_eq!(target.seen.lock().len(), 0);
+}
+
+#[tokio::test]
+async fn t05_a_mapped_name_of_kubernetes_own_works_where_the_agent_lists_it() {
+    let rig = Rig::start_with(|adapter| adapter.authenticate(Arc::new(Names))).await;
+    let target = Target::named("A").await;
+    let listed = Impersonate::new(Secret::new("agent-token")).only([], ["system:masters".to_owned()]);
+    let _agent = rig.agent_speaking_for("cluster-a", target.address, listed).await;
+    let answer = rig.once(&asked("/cluster-a/api/v1/pods", "ROOT", "")).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let seen = target.seen.lock().concat().to_ascii_lowercase();
+    assert!(seen.contains("impersonate-user: root\r\n"), "{seen}");
+    assert_eq!(seen.matches("impersonate-group: ").count(), 1, "{seen}");
+    assert!(seen.contains("impersonate-group: system:masters\r\n"), "{seen}");
+    let answer = rig.once(&asked("/cluster-a/api/v1/pods", "system:admin", "")).await;
+    assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("Kubernetes' own"), "{answer}");
 }
 
 #[tokio::test]

@@ -39,6 +39,33 @@ fn t05_names_of_kubernetes_own_are_refused() {
 }
 
 #[test]
+fn t05_a_name_of_kubernetes_own_that_the_list_has_is_spoken_for_and_no_other() {
+    let named = || agent().only(["system:admin".to_owned()], ["system:masters".to_owned()]);
+    assert_eq!(
+        written(&named(), &user("breakglass", &["system:masters", "dev", "system:authenticated"]), HeaderMap::new()),
+        ["authorization: Bearer agent-token", "impersonate-user: breakglass", "impersonate-group: system:masters"]
+    );
+    assert_eq!(
+        written(&named(), &user("system:admin", &[]), HeaderMap::new()),
+        ["authorization: Bearer agent-token", "impersonate-user: system:admin"]
+    );
+    for name in ["system:admin2", "system:", "system:masters", "system:admin "] {
+        assert!(named().judge(Some(&user(name, &["system:masters"]))).is_err(), "{name}");
+    }
+    for group in ["system:nodes", "system:master", "system:masters:x", "system:admin", "system:*"] {
+        assert!(named().judge(Some(&user("breakglass", &["system:masters", group]))).is_err(), "{group}");
+    }
+    // There are no patterns, and a list of the one kind says nothing of the other.
+    let star = agent().only(["system:*".to_owned(), "*".to_owned()], ["system:*".to_owned(), "*".to_owned()]);
+    assert!(star.judge(Some(&user("system:admin", &[]))).is_err());
+    assert!(star.judge(Some(&user("breakglass", &["*", "system:masters"]))).is_err());
+    let groups_alone = agent().only([], ["system:masters".to_owned()]);
+    assert!(groups_alone.judge(Some(&user("system:admin", &["system:masters"]))).is_err());
+    let users_alone = agent().only(["system:admin".to_owned()], []);
+    assert!(users_alone.judge(Some(&user("system:admin", &["system:masters"]))).is_err());
+}
+
+#[test]
 fn everything_about_a_user_is_written() {
     let mut alice = user("oidc:alice@example.com", &["dev", "ops"]);
     alice.uid = "42".into();
