@@ -269,7 +269,7 @@ mod tests {
             (&plain, json!({"groups": ["g", "system:masters"]}), None, &[]),
             (&plain, json!({"groups": {}}), None, &[]),
             (&without_groups, json!({"groups": ["g", 1]}), Some("a@b"), &[]),
-            (&required, both.clone(), Some("a@b"), &[]),
+            (&required, both, Some("a@b"), &[]),
             (&required, json!({"hd": "x"}), None, &[]),
             (&required, json!({"hd": "x", "team": ["z"]}), None, &[]),
             (&required, json!({"hd": "x", "team": true}), None, &[]),
