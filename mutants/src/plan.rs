@@ -74,12 +74,6 @@ const PLAN: &[Part] = &[
         tests: &[("mctunnel-authn", "lib"), ("mctunnel-authn", "authn")],
     },
     Part {
-        name: "checkpoint",
-        package: "mctunnel-gateway",
-        files: &["checkpoint.rs", "checkpoint/permit.rs", "checkpoint/recording.rs"],
-        tests: &[("mctunnel-gateway", "lib"), ("mctunnel-gateway", "connect")],
-    },
-    Part {
         name: "policy",
         package: "mctunnel-policy",
         files: &[

@@ -234,6 +234,7 @@ mod tests {
             (json!(5.0), Some(5)),
             (json!(5.999), Some(5)),
             (json!(0.5), Some(0)),
+            (json!(0.0), Some(0)),
             (json!(-1), None),
             (json!(-0.5), None),
             (json!(1e30), None),
