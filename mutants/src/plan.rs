@@ -62,12 +62,6 @@ const PLAN: &[Part] = &[
         tests: &[("mctunnel-agent", "lib")],
     },
     Part {
-        name: "services",
-        package: "mctunnel-kube",
-        files: &["service_allow.rs"],
-        tests: &[("mctunnel-kube", "lib")],
-    },
-    Part {
         name: "names",
         package: "mctunnel-authn",
         files: &["names.rs", "chain.rs", "shown.rs", "oidc/claims.rs"],
