@@ -32,7 +32,7 @@ pub(crate) fn make(root: &Path, part: &Part, only: Option<&str>) -> Result<Broke
     copy_tracked(root, &copy)?;
     let manifest = copy.join("Cargo.toml");
     let text = fs::read_to_string(&manifest)?;
-    write_if_changed(&manifest, &marked(&text))?;
+    write_if_changed(&manifest, &marked(&text, part.name))?;
     let mut broken = Broken { root: copy, target, files: Vec::new(), mutants: Vec::new() };
     for file in part.files {
         let path = format!("crates/{}/src/{file}", part.package);
@@ -63,14 +63,15 @@ impl Broken {
     }
 }
 
-/// The workspace's manifest with another version: another package to cargo, so that nobody builds upon what is broken.
-fn marked(manifest: &str) -> String {
+/// The workspace's manifest with another version: other packages to cargo, so that neither ordinary builds nor those of other parts
+/// build upon what is broken here.
+fn marked(manifest: &str, part: &str) -> String {
     let mut is_own = false;
     let lines = manifest.lines().map(|line| {
         is_own = if line.starts_with('[') { line == "[workspace.package]" } else { is_own };
         match line.strip_prefix("version = \"").filter(|_| is_own) {
             Some(version) => {
-                format!("version = \"{}+mutants\"\n", version.split(['+', '"']).next().unwrap_or_default())
+                format!("version = \"{}+mutants.{part}\"\n", version.split(['+', '"']).next().unwrap_or_default())
             }
             None => format!("{line}\n"),
         }
@@ -131,4 +132,17 @@ pub(crate) fn {SWITCH}(id: usize) -> bool {{
 }}
 "#
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_version_of_the_workspace_changes() {
+        let manifest = "[package]\nversion = \"1.0.0\"\n[workspace.package]\nedition = \"2024\"\nversion = \"0.1.0\"\n\
+                        [workspace.dependencies]\nversion = \"2.0.0\"\n";
+        assert_eq!(marked(manifest, "a"), manifest.replace("0.1.0", "0.1.0+mutants.a"));
+        assert_eq!(marked(&marked(manifest, "a"), "b"), marked(manifest, "b"));
+    }
 }

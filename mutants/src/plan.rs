@@ -62,22 +62,10 @@ const PLAN: &[Part] = &[
         tests: &[("mctunnel-agent", "lib")],
     },
     Part {
-        name: "services",
-        package: "mctunnel-kube",
-        files: &["service_allow.rs"],
-        tests: &[("mctunnel-kube", "lib")],
-    },
-    Part {
         name: "names",
         package: "mctunnel-authn",
         files: &["names.rs", "chain.rs", "shown.rs", "oidc/claims.rs"],
         tests: &[("mctunnel-authn", "lib"), ("mctunnel-authn", "authn")],
-    },
-    Part {
-        name: "checkpoint",
-        package: "mctunnel-gateway",
-        files: &["checkpoint.rs", "checkpoint/permit.rs", "checkpoint/recording.rs"],
-        tests: &[("mctunnel-gateway", "lib"), ("mctunnel-gateway", "connect")],
     },
     Part {
         name: "policy",

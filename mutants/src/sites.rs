@@ -10,7 +10,7 @@ use crate::{
     render::{Form, Site},
 };
 use proc_macro2::Span;
-use std::ops::Range;
+use std::{collections::BTreeSet, ops::Range};
 use syn::{
     Arm, Attribute, BinOp, Expr, ExprMatch, ImplItemFn, Item, ItemFn, ItemImpl, Lit, Pat, Stmt,
     spanned::Spanned,
@@ -28,6 +28,7 @@ pub(crate) fn find(file: &str, text: &str, first_id: usize) -> syn::Result<(Vec<
         mutants: Vec::new(),
         owner: String::new(),
         function: String::new(),
+        in_constants: Called::in_constants(&tree),
     };
     finder.visit_file(&tree);
     Ok((finder.sites, finder.mutants))
@@ -42,6 +43,40 @@ struct Finder<'t> {
     /// The type whose functions are being read.
     owner: String,
     function: String,
+    /// Functions that have to stay constant.
+    in_constants: BTreeSet<String>,
+}
+
+/// Collects the names of the functions that constants call.
+#[derive(Default)]
+struct Called {
+    names: BTreeSet<String>,
+    is_constant: bool,
+}
+
+impl Called {
+    fn in_constants(tree: &syn::File) -> BTreeSet<String> {
+        let mut called = Self::default();
+        called.visit_file(tree);
+        called.names
+    }
+}
+
+impl<'ast> Visit<'ast> for Called {
+    fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
+        self.is_constant = true;
+        visit::visit_item_const(self, item);
+        self.is_constant = false;
+    }
+
+    fn visit_expr_call(&mut self, expr: &'ast syn::ExprCall) {
+        if let Expr::Path(function) = &*expr.func
+            && let Some(name) = function.path.get_ident().filter(|_| self.is_constant)
+        {
+            self.names.insert(name.to_string());
+        }
+        visit::visit_expr_call(self, expr);
+    }
 }
 
 impl Finder<'_> {
@@ -166,6 +201,9 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     }
 
     fn visit_item_fn(&mut self, item: &'ast ItemFn) {
+        if item.sig.constness.is_some() && self.in_constants.contains(&item.sig.ident.to_string()) {
+            return;
+        }
         self.enter(&item.sig, &item.block);
         visit::visit_block(self, &item.block);
     }

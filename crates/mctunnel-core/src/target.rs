@@ -191,6 +191,8 @@ mod tests {
             ("helloworld", "http://default/helloworld"),
             ("helloworld:8080", "http://default/helloworld:8080"),
             ("helloworld:web", "http://default/helloworld:web"),
+            ("helloworld:http2", "http://default/helloworld:http2"),
+            ("helloworld:8080-tcp", "http://default/helloworld:8080-tcp"),
             ("https:helloworld:8080", "https://default/helloworld:8080"),
             ("https:helloworld:", "https://default/helloworld"),
             ("http:helloworld:web", "http://default/helloworld:web"),

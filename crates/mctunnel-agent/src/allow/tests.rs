@@ -98,7 +98,7 @@ fn every_example_in_an_error_is_a_good_rule() {
 
 #[test]
 fn an_empty_list_denies_everything() {
-    assert!(list(&[]).is_empty());
+    assert!(list(&[]).is_empty() && !list(&["tcp://db:1"]).is_empty());
     for to in ["db:1", "127.0.0.1:1", "localhost:1", "[::1]:1"] {
         assert_eq!(list(&[]).check_target(&target(to)), Verdict::Denied);
         check(&[], to, "127.0.0.1", false);
@@ -252,6 +252,7 @@ fn a_rule_for_addresses_does_not_make_localhost_loopback() {
     // Nor does a rule for `localhost` any other name, though it may have ordinary addresses.
     check(&["tcp://localhost:80", "tcp://10.0.0.0/8:80"], "db:80", "127.0.0.1", false);
     check(&["tcp://localhost:80"], "localhost:80", "10.0.0.1", true);
+    check(&["tcp://db:80", "tcp://localhost:80"], "localhost:80", "127.0.0.1", true);
 }
 
 #[test]

@@ -165,6 +165,7 @@ fn a_selector_can_name_one() {
         ("GET", "/api/v1/pods?fieldSelector=metadata.name=a\\b", "list /v1 pods - -"),
         ("GET", "/api/v1/pods?fieldSelector=metadata.name!=q,metadata.name=p", "list /v1 pods - p"),
         ("GET", "/api/v1/pods?fieldSelector=metadata.namespace=p", "list /v1 pods - -"),
+        ("GET", "/api/v1/pods?fieldSelector=metadata.name!==q,metadata.name=p", "list /v1 pods - -"),
     ]);
 }
 

@@ -59,6 +59,8 @@ fn conditions_see_the_request() {
         "1 - 2 == -1",
         "true || user.extra.missing[0] == 'x'",
         "user.extra.missing[0] == 'x' || true",
+        "user.groups.exists(g, g == 'dev') && user.groups.exists(g, g == 'on-call')",
+        "user.groups.all(g, g.size() > 2) && [1, 2].exists(g, g == 2) && user.extra.exists(k, k == 'team')",
     ] {
         assert_eq!(holds(text), Ok(true), "{text}");
         assert_eq!(holds(&format!("!({text})")), Ok(false), "{text}");
@@ -134,6 +136,19 @@ fn what_is_misspelt_or_cannot_be_true_is_refused() {
         ("user.groups.exists(user, true)", "another name"),
         ("user.name.exists(g, true)", "over a list or a map"),
         ("user.groups.exists(g, g)", ""),
+        ("user.groups.exists(g, g.x == 'a')", ".x is asked of a text"),
+        ("user.groups.exists(g, users.name == g)", "no variable \"users.name\""),
+        ("user.groups.exists(g, true) && g == 'a'", "no variable \"g\""),
+        ("user.groups", "this is a list of texts"),
+        ("user.extra", "this is a map of lists"),
+        ("cluster.labels", "this is a map of texts"),
+        ("time.hour", "this is a number"),
+        ("[1]", "this is a list of numbers"),
+        ("user.name + true == 'a'", "a text and true or false"),
+        ("(user.name == 'a' ? 'a' : 1) == 'a'", "does not work with"),
+        ("'a' in ['a', 'b', 1]", "texts or numbers"),
+        ("1 in [1, 'a']", "texts or numbers"),
+        ("1 in [1, 2, 'a']", "texts or numbers"),
         ("['a', 1] == ['a', 1]", "texts or numbers"),
         ("[] == user.groups", "texts or numbers"),
         ("{'a': 1} == {'a': 1}", "cannot be written"),
@@ -142,6 +157,7 @@ fn what_is_misspelt_or_cannot_be_true_is_refused() {
         ("b'a' == b'a'", "whole numbers"),
         ("2 * 3 == 6", "does not work with"),
         ("user.?name == 'a'", ""),
+        ("user.name in [?'alice']", ""),
         ("int == int", "no variable"),
         ("user.name == 'a'; true", ""),
         ("user.name == 'a' // and more", "OK"),
@@ -217,4 +233,34 @@ fn a_panic_of_the_engine_is_an_error() {
     // The engine panics on a node that its parser never makes.
     let condition = Condition { text: "".into(), expression: IdedExpr::default(), reads_time: false };
     assert_eq!(evaluated(&condition, ASKED), Err(ConditionError::Broken));
+}
+
+#[test]
+fn nothing_too_long_or_too_deep_is_parsed() {
+    let long = |length: usize| format!("'{}'", "a".repeat(length - 2));
+    assert!(check_length(&long(LONGEST)).is_ok() && check_length(&long(LONGEST + 1)).is_err());
+    for (open, close) in [("(", ")"), ("[", "]"), ("{", "}")] {
+        let nested = |count: usize| format!("{}{}", open.repeat(count), close.repeat(count));
+        assert!(check_length(&nested(DEEPEST)).is_ok() && check_length(&nested(DEEPEST + 1)).is_err(), "{open}");
+        // What is closed is not open any more.
+        assert!(check_length(&nested(DEEPEST).repeat(2)).is_ok(), "{open}");
+        assert!(check_length(&format!("{}{}", close, nested(DEEPEST))).is_ok(), "{close}");
+    }
+    assert!(check_length(&"?".repeat(DEEPEST)).is_ok() && check_length(&"?".repeat(DEEPEST + 1)).is_err());
+}
+
+#[test]
+fn an_expression_has_so_many_operators_inside_each_other() {
+    let added = |count: usize| format!("1{} == 0", " + 1".repeat(count));
+    assert_eq!(compiled(&added(31)).map(drop), Ok(()));
+    assert!(compiled(&added(32)).unwrap_err().contains("32 operators deep"));
+}
+
+#[test]
+fn a_mistake_is_told_on_one_line() {
+    for text in ["user.name ==", "(", "user.name = 'a'"] {
+        let mistake = compiled(text).unwrap_err();
+        assert!(mistake.contains("Syntax error") && !mistake.contains('\n') && !mistake.contains("ERROR"), "{mistake}");
+    }
+    assert_eq!(compiled("user.name == 'a'").unwrap().text(), "user.name == 'a'");
 }

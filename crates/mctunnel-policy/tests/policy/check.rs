@@ -116,3 +116,47 @@ fn names_of_others_are_not_judged() {
         assert_eq!(findings(&text(&rule, BINDING, "")), [] as [&str; 0], "{rule}");
     }
 }
+
+#[test]
+fn a_rule_has_all_of_another_only_if_each_of_its_lists_has() {
+    for kind in [
+        &[
+            ("clusters", "[c1]", "['*']"),
+            ("namespaces", "[a]", "[a, b]"),
+            ("apiGroups", "['']", "['', apps]"),
+            ("resources", "[pods]", "[pods, services]"),
+            ("names", "[x]", "[x, y]"),
+            ("verbs", "[get]", "[get, list]"),
+        ][..],
+        &[("clusters", "[c1]", "['*']"), ("nonResourcePaths", "[/a]", "[/a, /b]"), ("verbs", "[get]", "[get, post]")],
+        &[
+            ("clusters", "[c1]", "['*']"),
+            ("services", "['a/b:80']", "['a/b:80', 'a/c:80']"),
+            ("methods", "[GET]", "[GET, PUT]"),
+            ("paths", "[/a]", "[/a, /b]"),
+            ("protocols", "[http]", "[http, grpc]"),
+        ],
+        &[
+            ("clusters", "[c1]", "['*']"),
+            ("bytes", "['db:1']", "['db:1', 'db:2']"),
+            ("protocols", "[tcp]", "[tcp, http]"),
+        ],
+    ] {
+        // A rule that is wide in these keys, and narrow in the others.
+        let rule = |wide: &dyn Fn(&str) -> bool| {
+            let lists: Vec<String> =
+                kind.iter().map(|(key, few, many)| format!("{key}: {}", if wide(key) { many } else { few })).collect();
+            format!("      - {{{}}}\n", lists.join(", "))
+        };
+        let is_superfluous = |first: &str, second: &str| {
+            let found = findings(&text(&format!("{first}{second}"), BINDING, ""));
+            found.iter().any(|finding| finding.contains("rule 2: it can never decide: rule 1 has all of it already"))
+        };
+        let (narrow, wide) = (rule(&|_| false), rule(&|_| true));
+        assert!(is_superfluous(&narrow, &narrow) && is_superfluous(&wide, &narrow) && !is_superfluous(&narrow, &wide));
+        for (key, ..) in kind {
+            let wider = rule(&|own| own == *key);
+            assert!(!is_superfluous(&narrow, &wider) && is_superfluous(&wider, &narrow), "{wider}");
+        }
+    }
+}

@@ -141,6 +141,7 @@ mod tests {
         }
         let two = [("authorization", "a"), ("authorization", "a")];
         assert_eq!(refused("https://hub/c", &two), BadHead::TwoCredentials);
+        assert_eq!(judged("GET", "https://hub/c", &[("a", "b"); 100]), Ok(()));
         assert_eq!(refused("https://hub/c", &[("a", "b"); 101]), BadHead::TooManyHeaders { limit: 100 });
         for method in ["CONNECT", "TRACE", "get", "BREW"] {
             assert_eq!(judged(method, "https://hub/c", &[]), Err(BadHead::Method), "{method}");
