@@ -1,10 +1,13 @@
 //! Nothing is lost, cut short or sent too early.
 
-use crate::rig::{Rig, Target, connect, echo};
+use crate::rig::{PATIENCE, Rig, Target, connect, echo};
+use std::io;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    sync::mpsc,
     task::JoinSet,
+    time::timeout,
 };
 
 /// Counts what it got until the end, and only then answers: the half-close must arrive, and the way back must still be open.
@@ -15,12 +18,26 @@ async fn count_then_answer(mut socket: TcpStream) {
     }
 }
 
-/// Speaks first, as SSH and SMTP servers do, and closes its direction before it has read anything.
-async fn greet_then_count(mut socket: TcpStream) {
-    let _ = socket.write_all(b"220 ready\r\n").await;
-    let _ = socket.shutdown().await;
-    let mut rest = Vec::new();
-    let _ = socket.read_to_end(&mut rest).await;
+const GREETING: &str = "220 ready\r\n";
+
+/// Speaks first, as SSH and SMTP servers do, and then tells what it reads and how that ended. A mute one ends its own
+/// direction before.
+async fn greet_then_tell(mut socket: TcpStream, mute: bool, tell: mpsc::Sender<io::Result<Vec<u8>>>) {
+    let _ = socket.write_all(GREETING.as_bytes()).await;
+    if mute {
+        let _ = socket.shutdown().await;
+    }
+    let mut all = Vec::new();
+    let ended = socket.read_to_end(&mut all).await;
+    // Whoever is gone by then is no reason for anything to break.
+    let _ = socket.write_all(b"250 taken\r\n").await;
+    let _ = tell.send(ended.map(|_| all)).await;
+}
+
+/// A target that greets, and what it hears on each connection.
+async fn greeting(mute: bool) -> (Target, mpsc::Receiver<io::Result<Vec<u8>>>) {
+    let (tell, heard) = mpsc::channel(1);
+    (Target::start(move |socket| greet_then_tell(socket, mute, tell.clone())).await, heard)
 }
 
 fn sum(bytes: &[u8]) -> u64 {
@@ -59,18 +76,43 @@ async fn uploads_of_four_mebibytes_then_close_are_never_cut_short() {
 }
 
 #[tokio::test]
-async fn a_server_that_speaks_first_is_heard_after_the_200_and_half_close_works_from_its_side() {
+async fn uploads_of_four_mebibytes_whose_client_closes_at_once_arrive_whole() {
     let rig = Rig::start().await;
-    let target = Target::start(greet_then_count).await;
+    let (target, mut heard) = greeting(false).await;
     let _agent = rig.agent(&rig.add("c1").await, &[&target.address]).await;
+    let upload = content(2, 4 << 20);
+    let (mut cut_short, mut unclean) = (0, 0);
     for _ in 0..200 {
+        let mut socket = rig.open("c1", &target.address).await.expect("open");
+        // What the target says is read first: a system that closes with something unread sends a reset instead of the rest.
+        let mut greeting = [0; GREETING.len()];
+        socket.read_exact(&mut greeting).await.expect("greeted");
+        socket.write_all(&upload).await.expect("written");
+        drop(socket);
+        match timeout(PATIENCE, heard.recv()).await.expect("the target sees the end").expect("it runs") {
+            Ok(got) => cut_short += u32::from(got != upload),
+            Err(_) => unclean += 1,
+        }
+    }
+    assert_eq!((cut_short, unclean), (0, 0), "of 200");
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_first_is_heard_after_the_200_and_half_close_works_from_its_side() {
+    const TEXT: &[u8] = b"the other direction is still open";
+    let rig = Rig::start().await;
+    let (target, mut heard) = greeting(true).await;
+    let _agent = rig.agent(&rig.add("c1").await, &[&target.address]).await;
+    for round in 0..200 {
         // `connect` reads byte by byte to the end of the head: a byte of the target before the 200 would break it.
         let mut socket = rig.open("c1", &target.address).await.expect("open");
         let mut greeting = String::new();
         socket.read_to_string(&mut greeting).await.expect("the server's clean end");
-        assert_eq!(greeting, "220 ready\r\n");
-        socket.write_all(b"the other direction is still open").await.expect("written");
+        assert_eq!(greeting, GREETING);
+        socket.write_all(TEXT).await.expect("written");
         socket.shutdown().await.expect("closed");
+        let got = timeout(PATIENCE, heard.recv()).await.expect("the target sees the end").expect("it runs");
+        assert_eq!(got.expect("a clean end"), TEXT, "round {round}");
     }
 }
 

@@ -10,12 +10,14 @@
 mod bad_wire;
 mod bytes;
 mod bytes_on_a_bad_wire;
+mod detection;
 mod drain;
 mod drain_trusted;
 mod faults;
 mod floods;
 mod log_reports;
 mod many;
+mod paths_to_the_hub;
 mod raw_h2;
 mod reports;
 mod rig;

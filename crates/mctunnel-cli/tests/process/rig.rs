@@ -55,6 +55,11 @@ impl Process {
         tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it ends in time").expect("it was ours")
     }
 
+    /// Files and sockets that it has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs").count()
+    }
+
     /// Resident memory in KiB.
     pub(crate) fn resident(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
@@ -123,11 +128,12 @@ impl Rig {
 
     /// As [`Rig::agent`], with these flags.
     pub(crate) async fn agent_with(&self, join: &Path, flags: &[&str]) -> Process {
-        let ready = self.dir.path().join(format!("agent-{}.ready", unique()));
-        let mut command = Command::new(BINARY);
-        command.arg("agent").arg("--join").arg(join).args(["--admin-listen", "127.0.0.1:0", "--log-level", "warn"]);
-        command.args(flags);
-        start(command, &ready).await
+        self.agent_from(agent_command(join, flags)).await
+    }
+
+    /// As [`Rig::agent`], by this command.
+    pub(crate) async fn agent_from(&self, command: Command) -> Process {
+        start(command, &self.dir.path().join(format!("agent-{}.ready", unique()))).await
     }
 
     pub(crate) async fn open(&self, cluster: &str, target: &str) -> Result<TcpStream, String> {
@@ -138,6 +144,13 @@ impl Rig {
     pub(crate) async fn metric(&self, line: &str) -> Option<f64> {
         metric(&self.admin, line).await
     }
+}
+
+pub(crate) fn agent_command(join: &Path, flags: &[&str]) -> Command {
+    let mut command = Command::new(BINARY);
+    command.arg("agent").arg("--join").arg(join).args(["--admin-listen", "127.0.0.1:0", "--log-level", "warn"]);
+    command.args(flags);
+    command
 }
 
 pub(crate) async fn start_hub(dir: &Path, ready: &str, tunnel: &str, connect: &str, more: &[&str]) -> Process {
@@ -192,11 +205,18 @@ async fn connect_with(proxy: &str, cluster: &str, target: &str, lines: &str) -> 
     if line.starts_with("HTTP/1.1 200 ") { Ok(socket) } else { Err(line) }
 }
 
-pub(crate) async fn metric(admin: &str, line: &str) -> Option<f64> {
+/// What an admin listener answers, head and all.
+pub(crate) async fn admin_page(admin: &str, path: &str) -> Option<String> {
     let mut socket = TcpStream::connect(admin).await.ok()?;
-    socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).await.ok()?;
     let mut all = String::new();
     socket.read_to_string(&mut all).await.ok()?;
+    Some(all)
+}
+
+pub(crate) async fn metric(admin: &str, line: &str) -> Option<f64> {
+    let all = admin_page(admin, "/metrics").await?;
     let found = all.lines().find_map(|l| l.strip_prefix(line)?.strip_prefix(' '))?;
     found.trim().parse().ok()
 }
@@ -227,7 +247,9 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(crate) async fn start<F: Future<Output = ()> + Send + 'static>(serve: fn(TcpStream) -> F) -> Self {
+    pub(crate) async fn start<F: Future<Output = ()> + Send + 'static>(
+        serve: impl Fn(TcpStream) -> F + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
         let mut tasks = JoinSet::new();

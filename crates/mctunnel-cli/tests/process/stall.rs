@@ -29,7 +29,10 @@ async fn t42_stalled_streams_cost_at_most_a_mebibyte_each_and_nothing_once_close
     for _ in 0..200 {
         exchange(&rig.connect, "c1", &echoing.address, b"warm").await.expect("served");
     }
+    let all_ended = async || (rig.metric("mctunnel_streams_open{cluster=\"c1\"}").await == Some(0.0)).then_some(());
+    until("the first streams to end", all_ended).await;
     let before = [rig.hub.resident(), agent.resident()];
+    let open_before = [rig.hub.descriptors(), agent.descriptors()];
     let mut held = Vec::new();
     for _ in 0..STALLED {
         // Nobody reads what the target floods.
@@ -54,13 +57,12 @@ async fn t42_stalled_streams_cost_at_most_a_mebibyte_each_and_nothing_once_close
         assert!(each <= 1024, "{each} KiB for each stalled stream");
     }
     drop((held, flooding, deaf));
-    until("all streams to end", async || {
-        (rig.metric("mctunnel_streams_open{cluster=\"c1\"}").await == Some(0.0)).then_some(())
-    })
-    .await;
-    until("the memory to come back", async || {
+    until("streams, memory and descriptors to be as before", async || {
+        all_ended().await?;
         let now = [rig.hub.resident(), agent.resident()];
-        now.iter().zip(before).all(|(now, before)| *now <= before + before / 2 + 8 * 1024).then_some(())
+        let open = [rig.hub.descriptors(), agent.descriptors()];
+        let memory_is_back = now.iter().zip(before).all(|(now, before)| *now <= before + before / 2 + 8 * 1024);
+        (memory_is_back && open.iter().zip(open_before).all(|(now, before)| *now <= before)).then_some(())
     })
     .await;
     let mut socket = rig.open("c1", &echoing.address).await.expect("open");
