@@ -20,6 +20,10 @@ async fn deaf(socket: TcpStream) {
     drop(socket);
 }
 
+async fn all_ended(rig: &Rig) -> Option<()> {
+    (rig.metric("mctunnel_streams_open{cluster=\"c1\"}").await == Some(0.0)).then_some(())
+}
+
 #[tokio::test]
 async fn t42_stalled_streams_cost_at_most_a_mebibyte_each_and_nothing_once_closed() {
     let rig = Rig::start().await;
@@ -29,8 +33,7 @@ async fn t42_stalled_streams_cost_at_most_a_mebibyte_each_and_nothing_once_close
     for _ in 0..200 {
         exchange(&rig.connect, "c1", &echoing.address, b"warm").await.expect("served");
     }
-    let all_ended = async || (rig.metric("mctunnel_streams_open{cluster=\"c1\"}").await == Some(0.0)).then_some(());
-    until("the first streams to end", all_ended).await;
+    until("the first streams to end", async || all_ended(&rig).await).await;
     let before = [rig.hub.resident(), agent.resident()];
     let open_before = [rig.hub.descriptors(), agent.descriptors()];
     let mut held = Vec::new();
@@ -58,7 +61,7 @@ async fn t42_stalled_streams_cost_at_most_a_mebibyte_each_and_nothing_once_close
     }
     drop((held, flooding, deaf));
     until("streams, memory and descriptors to be as before", async || {
-        all_ended().await?;
+        all_ended(&rig).await?;
         let now = [rig.hub.resident(), agent.resident()];
         let open = [rig.hub.descriptors(), agent.descriptors()];
         let memory_is_back = now.iter().zip(before).all(|(now, before)| *now <= before + before / 2 + 8 * 1024);
