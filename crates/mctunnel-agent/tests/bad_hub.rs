@@ -2,78 +2,40 @@
 //! back, says at once that it is not connected, and does not wait for goodbyes that nobody hears.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 
+#[path = "bad_hub/fake_hub.rs"]
+#[cfg(test)]
+mod fake_hub;
+
 use bytes::Bytes;
+use fake_hub::{FakeHub, HubLink};
 use mctunnel_agent::{Agent, Config, allow::AllowList};
-use mctunnel_core::{ClusterName, Destination, Endpoint, Happening, Observe, Protocol, routing};
-use mctunnel_identity::{HUB_SERVER_NAME, HubAuthority, JoinBundle};
-use mctunnel_tunnel::{
-    Drain, DrainReason, Driver, Offers, Open, ReadAhead, Session, Stream, Welcome,
-    grpc::{Accepting, ServerLink},
-};
+use mctunnel_core::{Destination, Endpoint, Happening, Observe, Protocol, routing};
+use mctunnel_tunnel::{Drain, DrainReason, Driver, Offers, Open, Session, Stream, Welcome};
 use parking_lot::Mutex;
 use std::{net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
-use tempfile::TempDir;
 use tokio::{
     io::AsyncWriteExt,
-    net::{TcpListener, TcpSocket, TcpStream},
+    net::TcpListener,
     sync::Notify,
     task::JoinSet,
     time::{Instant, timeout},
 };
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 const LIMIT: Duration = Duration::from_secs(15);
 
-type HubDriver = Pin<Box<Driver<ServerLink<TlsStream<ReadAhead<TcpStream>>>>>>;
+type HubDriver = Pin<Box<Driver<HubLink>>>;
 
-/// The hub, which does what the test makes it do.
-struct FakeHub {
-    _dir: TempDir,
-    authority: HubAuthority,
-    listener: TcpListener,
-}
-
-impl FakeHub {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let authority = HubAuthority::open_or_create(dir.path(), &[]).unwrap();
-        // So little room that a hub which does not read stops the agent's writing soon.
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.set_recv_buffer_size(4096).unwrap();
-        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
-        Self { _dir: dir, authority, listener: socket.listen(16).unwrap() }
+/// Takes the agent in.
+async fn take_in(hub: &FakeHub) -> (Session, Offers, HubDriver) {
+    let (greeting, driver) = Session::hub(hub.call().await, mctunnel_tunnel::Config::default());
+    let mut driver = Box::pin(driver);
+    tokio::select! {
+        hello = greeting.hello() => drop(hello.unwrap()),
+        ending = &mut driver => panic!("{ending}"),
     }
-
-    fn bundle(&self) -> JoinBundle {
-        let cluster = ClusterName::parse("c1").unwrap();
-        let issued = self.authority.issue_agent(&cluster, Duration::from_secs(3600)).unwrap();
-        JoinBundle {
-            version: JoinBundle::VERSION,
-            cluster,
-            hub: self.listener.local_addr().unwrap().to_string(),
-            hub_server_name: HUB_SERVER_NAME.to_owned(),
-            ca_pem: self.authority.ca_pem().to_owned(),
-            certificate_pem: issued.certificate_pem,
-            key_pem: issued.key_pem,
-        }
-    }
-
-    /// Takes the agent in.
-    async fn take_in(&self) -> (Session, Offers, HubDriver) {
-        let (socket, _) = self.listener.accept().await.unwrap();
-        let tls = TlsAcceptor::from(self.authority.server_config().unwrap());
-        let io = tls.accept(ReadAhead::new(socket)).await.unwrap();
-        let link = Accepting::handshake(io).await.unwrap().call().await.unwrap().accept().unwrap();
-        let (greeting, driver) = Session::hub(link, mctunnel_tunnel::Config::default());
-        let mut driver = Box::pin(driver);
-        tokio::select! {
-            hello = greeting.hello() => drop(hello.unwrap()),
-            ending = &mut driver => panic!("{ending}"),
-        }
-        let welcome = Welcome { tunnel: "c1/1".to_owned(), generation: 1, ..Welcome::default() };
-        let (session, offers) = greeting.welcome(welcome);
-        (session, offers, driver)
-    }
+    let welcome = Welcome { tunnel: "c1/1".to_owned(), generation: 1, ..Welcome::default() };
+    let (session, offers) = greeting.welcome(welcome);
+    (session, offers, driver)
 }
 
 /// What the agent reported.
@@ -151,7 +113,7 @@ async fn deafened(change: impl FnOnce(&mut Config)) -> Deafened {
     let mut running = JoinSet::new();
     let run = agent.clone();
     running.spawn(async move { run.run().await });
-    let (session, offers, mut driver) = timeout(LIMIT, hub.take_in()).await.unwrap();
+    let (session, offers, mut driver) = timeout(LIMIT, take_in(&hub)).await.unwrap();
     let destination =
         Destination { cluster: agent.cluster().clone(), target: Endpoint::parse(&target.to_string()).unwrap().into() };
     let mut streams = Vec::new();
@@ -175,7 +137,7 @@ async fn a_hub_cannot_send_an_agent_away_for_good() {
     let mut running = JoinSet::new();
     let run = agent.clone();
     running.spawn(async move { run.run().await });
-    let (session, _offers, driver) = timeout(LIMIT, hub.take_in()).await.unwrap();
+    let (session, _offers, driver) = timeout(LIMIT, take_in(&hub)).await.unwrap();
     session.drain(Drain { reason: DrainReason::Stopping, message: "go".to_owned(), reconnect_after_ms: u64::MAX });
     let told = tokio::select! {
         told = seen.wait(is_reconnecting) => told,

@@ -14,7 +14,8 @@ pub use mctunnel_mux::Priority;
 /// Opens streams to targets inside clusters. The hub implements it; the gateway only sees this.
 ///
 /// Obligations: 1. it resolves when the target accepted (or refused), not when the request was sent; 2. it is cancel safe:
-/// dropping the future takes the open back; 3. it never waits longer than `request.timeout`.
+/// dropping the future takes the open back; 3. it waits no longer than `request.wait_for_tunnel` for a tunnel, and once there is
+/// one, no longer than `request.timeout` for the answer; no longer than both together in any case.
 pub trait Open: Send + Sync + 'static {
     /// The stream to the target.
     type Stream: ByteStream;
@@ -32,7 +33,7 @@ pub struct OpenRequest {
     pub protocol: Protocol,
     /// Scheduling class inside the tunnel.
     pub priority: Priority,
-    /// The longest to wait for the target's answer.
+    /// The longest to wait for the target's answer, once a tunnel is there.
     pub timeout: Duration,
     /// How long to wait for a cluster that has no tunnel right now; zero fails at once.
     pub wait_for_tunnel: Duration,

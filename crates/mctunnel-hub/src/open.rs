@@ -1,9 +1,12 @@
 //! Step 4 of a request's path: finding the cluster's tunnel and opening a stream on it.
 
 use crate::Hub;
-use mctunnel_core::{Identity, Open, OpenError, OpenRequest, routing};
-use mctunnel_tunnel::{OpenFailed, Session, Stream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use mctunnel_core::{Destination, Identity, Open, OpenError, OpenRequest, routing};
+use mctunnel_tunnel::{CloseCode, OpenFailed, Session, Stream};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 use tokio::time::{Instant, timeout_at};
 
 #[cfg(test)]
@@ -15,14 +18,17 @@ impl Open for Hub {
     async fn open(&self, request: OpenRequest) -> Result<Stream, OpenError> {
         let _pending = Pending::begin(&self.inner.pending);
         let now = Instant::now();
-        let (deadline, wait_until) = (now + request.timeout, now + request.wait_for_tunnel);
+        let wait_until = now + request.wait_for_tunnel;
+        // A second try does not make it longer.
+        let latest = wait_until + request.timeout;
         let cluster = &request.destination.cluster;
         for _ in 0..TRIES {
             let session = self.session(&request, wait_until).await?;
+            let asked = Instant::now();
+            let deadline = latest.min(asked + request.timeout);
             let opening = session.open(self.routing(&request), request.first_bytes.clone());
             let Ok(opened) = timeout_at(deadline, opening).await else {
-                let (target, after) = (&request.destination.target, request.timeout);
-                return Err(OpenError::Timeout(format!("{target} in {cluster} gave no answer within {after:?}")));
+                return Err(no_answer(&request, deadline - asked));
             };
             return match opened {
                 Ok(stream) => Ok(stream),
@@ -33,11 +39,23 @@ impl Open for Hub {
                 }
                 Err(OpenFailed::NotAsked(reason)) => Err(OpenError::Busy(reason.to_string())),
                 Err(OpenFailed::Refused { code, message }) => Err(OpenError::from_refusal(code, message)),
+                // Whether the tunnel was given up for its silence before our own patience ended, or after, is the same to who asked.
+                Err(OpenFailed::Lost(_)) if fell_silent(&session) => Err(no_answer(&request, asked.elapsed())),
                 Err(OpenFailed::Lost(reason)) => Err(OpenError::TunnelLost(reason)),
             };
         }
         Err(self.no_tunnel())
     }
+}
+
+fn no_answer(request: &OpenRequest, within: Duration) -> OpenError {
+    let Destination { cluster, target } = &request.destination;
+    OpenError::Timeout(format!("{target} in {cluster} gave no answer within {:.1} s", within.as_secs_f64()))
+}
+
+/// Whether the tunnel ended because nobody answered any more.
+fn fell_silent(session: &Session) -> bool {
+    session.ending().is_some_and(|ending| ending.code == Some(CloseCode::Silent))
 }
 
 /// A request of which nothing was sent is tried once more.

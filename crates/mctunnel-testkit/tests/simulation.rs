@@ -207,6 +207,17 @@ fn t43_stalled_destination_stalls_nobody() {
     }
 }
 
+#[test]
+fn t43_pings_do_not_wait_for_stalled_streams() {
+    let (alone, _) = pinger_beside(0, &Plan::default());
+    let stopped = Plan { read: Reading::Paced { bytes: 300_000, every: 100 * SECOND }, ..Plan::deaf() };
+    for (name, plan) in [("nothing", Plan::deaf()), ("a little and then nothing", stopped)] {
+        let (beside, read) = pinger_beside(16, &plan);
+        assert_eq!(read.len(), 16);
+        assert!(beside <= alone * 2, "a ping takes {beside:?} beside streams that read {name}, {alone:?} alone");
+    }
+}
+
 /// Four bulk streams for ten seconds on a link of 10 MB/s, beside streams whose far end follows the plan. Gives what the bulk
 /// streams read from second 5 on, and the outcomes of the others at their senders.
 fn bulk_beside(stalled: u64, plan: Plan) -> (u64, Vec<Outcome>) {
@@ -227,8 +238,8 @@ fn bulk_beside(stalled: u64, plan: Plan) -> (u64, Vec<Outcome>) {
 
 #[test]
 fn t43_fair_sixteen_bulk_and_a_pinger() {
-    let (idle, _) = pinger_beside(0);
-    let (busy, bulk) = pinger_beside(16);
+    let (idle, _) = pinger_beside(0, &Plan::default());
+    let (busy, bulk) = pinger_beside(16, &Plan::default());
     assert!(idle >= 20 * MS && idle < 25 * MS, "an idle link has its delay: {idle:?}");
     // Both ways the backlog of the link, 128 KiB at 10 MB/s, and one turn of each bulk stream, 64 KiB, may be ahead.
     let turns = 2 * (Duration::from_secs_f64(131_072.0 / 1e7) + 16 * Duration::from_secs_f64(65_536.0 / 1e7));
@@ -240,19 +251,20 @@ fn t43_fair_sixteen_bulk_and_a_pinger() {
     assert!(sum > 80e6, "and the link is full: {sum} bytes");
 }
 
-/// The 99th percentile of a pinger's round trips, and what each bulk stream read in ten seconds of 10 MB/s.
-fn pinger_beside(bulk: u64) -> (Duration, Vec<f64>) {
+/// The 99th percentile of a pinger's round trips beside bulk streams whose far end follows the plan, and what each of those read in ten
+/// seconds of 10 MB/s.
+fn pinger_beside(bulk: u64, plan: &Plan) -> (Duration, Vec<f64>) {
     let mut pair = pair(Knobs::limited(10 * MS, 10_000_000));
     for stream in 0..bulk {
         pair.hub.host.open(Duration::ZERO, Open::default(), Flow::new(Plan::endless(), stream));
     }
     pair.hub.host.open(SECOND, Open::default(), Pinger::new(64, 20 * MS));
-    let pinger = 2 * (bulk + 1);
+    let (pinger, plan) = (2 * (bulk + 1), plan.clone());
     pair.agent.host.answer(move |offer| {
         if offer.stream.get() == pinger {
             Answer::join(Echo::default())
         } else {
-            Answer::join(Flow::new(Plan::default(), 1))
+            Answer::join(Flow::new(plan.clone(), 1))
         }
     });
     pair.run_to(11 * SECOND);

@@ -3,13 +3,14 @@
 use super::*;
 use crate::registry::Activated;
 use bytes::Bytes;
-use mctunnel_core::{ClusterName, Clusters, Destination, Target};
+use mctunnel_core::{ClusterName, Clusters, Target};
 use mctunnel_identity::HubAuthority;
 use mctunnel_tunnel::{ByteLink, Config, Driver, Hello, Offers, Welcome};
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc};
 use tempfile::TempDir;
 use tokio::{
     io::DuplexStream,
+    sync::Notify,
     task::{JoinSet, yield_now},
     time::{advance, timeout},
 };
@@ -31,6 +32,7 @@ struct Stage {
     hub: Hub,
     cluster: ClusterName,
     agents: JoinSet<()>,
+    frozen: Arc<Notify>,
     _data: TempDir,
 }
 
@@ -46,7 +48,13 @@ impl Stage {
         let data = tempfile::tempdir().unwrap();
         let authority = HubAuthority::open_or_create(data.path(), &[]).unwrap();
         let hub = Hub::builder(&authority, Arc::new(All)).build().unwrap();
-        Self { hub, cluster: ClusterName::parse("c1").unwrap(), agents: JoinSet::new(), _data: data }
+        Self {
+            hub,
+            cluster: ClusterName::parse("c1").unwrap(),
+            agents: JoinSet::new(),
+            frozen: Arc::default(),
+            _data: data,
+        }
     }
 
     /// Makes a tunnel the active one of the cluster.
@@ -54,8 +62,13 @@ impl Stage {
         let (near, far) = tokio::io::duplex(64 * 1024);
         let (agent, agent_driver) = Session::agent(ByteLink::new(far), Config::default(), Hello::default());
         let (greeting, mut driver) = Session::hub(ByteLink::new(near), Config::default());
+        let frozen = Arc::clone(&self.frozen);
         self.agents.spawn(async move {
-            agent_driver.await;
+            let mut driver = pin!(agent_driver);
+            tokio::select! {
+                _ = &mut driver => {}
+                () = frozen.notified() => std::future::pending().await,
+            }
         });
         let hello = tokio::select! {
             hello = greeting.hello() => hello,
@@ -128,6 +141,59 @@ async fn an_open_that_was_sent_is_not_sent_again() {
     let lost = opening.join_next().await.unwrap().unwrap().unwrap_err();
     assert!(matches!(lost, OpenError::TunnelLost(_)), "{lost}");
     drop(new);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t44_opens_on_a_tunnel_that_falls_silent_have_timed_out_and_are_not_lost() {
+    let mut stage = Stage::new();
+    let Tunnel { driver, offers, .. } = stage.connect().await;
+    let mut driving = JoinSet::new();
+    driving.spawn(driver);
+    pass(Duration::from_secs(1)).await;
+    stage.frozen.notify_waiters();
+    // One whose own patience ends before the tunnel is given up, and two that would have waited longer.
+    let mut opening = JoinSet::new();
+    let begun = Instant::now();
+    for name in ["first", "second", "third"] {
+        let (hub, request) = (stage.hub.clone(), stage.request(WAIT));
+        opening.spawn(async move { (name, hub.open(request).await, begun.elapsed()) });
+        pass(Duration::from_secs(3)).await;
+    }
+    while let Some(opened) = opening.join_next().await {
+        let (name, opened, at) = opened.unwrap();
+        let error = opened.unwrap_err();
+        assert!(matches!(error, OpenError::Timeout(_)), "the {name}, {at:?}: {error}");
+        assert!(at <= Duration::from_secs(10), "the {name} took {at:?}");
+    }
+    drop(offers);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_tunnel_takes_nothing_from_the_time_for_the_answer() {
+    let mut stage = Stage::new();
+    let old = stage.connect().await;
+    stage.disconnect(old);
+    let (hub, mut request) = (stage.hub.clone(), stage.request(WAIT));
+    request.timeout = Duration::from_secs(3);
+    let (patience, mut opening) = (request.timeout, JoinSet::new());
+    opening.spawn(async move { hub.open(request).await });
+    pass(Duration::from_secs(4)).await;
+    let back = Instant::now();
+    let Tunnel { driver, mut offers, .. } = stage.connect().await;
+    let mut driving = JoinSet::new();
+    driving.spawn(driver);
+    let offer = timeout(WAIT, offers.next()).await.expect("it is asked").unwrap();
+    let late = opening.join_next().await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(late, OpenError::Timeout(_)), "{late}");
+    let waited = back.elapsed();
+    assert!(waited >= patience && waited < patience + Duration::from_millis(100), "{waited:?} for the answer");
+    drop(offer);
+}
+
+/// Lets so much of the paused clock pass, with all that is due meanwhile.
+async fn pass(time: Duration) {
+    // tidy: sleep because the clock is paused, and the test is about what happens when
+    tokio::time::sleep(time).await;
 }
 
 #[tokio::test(start_paused = true)]
