@@ -235,3 +235,19 @@ pub fn list_api_keys(store: &dyn ApiKeyStore) -> Vec<Arc<ApiKeyRecord>> {
     all.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
     all
 }
+
+#[cfg(test)]
+mod tests {
+    /// How long 32 bytes take to compare is measured on no machine that does anything else, and what is compared is a hash that a guess
+    /// cannot choose. So it is the code that is looked at: hashes meet in one place, in the function that looks at all bytes.
+    #[test]
+    fn t30_hashes_are_compared_in_constant_time_and_in_one_place() {
+        let (code, _) = include_str!("api_keys.rs").split_once("#[cfg(test)]").expect("this test is behind it");
+        let of_hashes = |line: &&str| ["hash", "HASH", "expected"].iter().any(|word| line.contains(word));
+        let compares =
+            |line: &&str| ["==", "!=", ".eq(", ".ne(", ".cmp(", "matches!"].iter().any(|deed| line.contains(deed));
+        let found: Vec<&str> = code.lines().filter(of_hashes).filter(compares).collect();
+        assert_eq!(found, [""; 0]);
+        assert_eq!(code.matches("verify_slices_are_equal(&hash, expected)").count(), 1);
+    }
+}

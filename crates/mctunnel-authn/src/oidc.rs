@@ -9,6 +9,8 @@ pub(crate) mod jwt;
 mod key_set;
 mod key_source;
 mod strict_json;
+#[cfg(test)]
+mod wycheproof;
 
 use crate::{
     AuthnError, Clock, Provider, Shown, Verdict, Verifying,

@@ -1,8 +1,15 @@
 //! The command line as a contract: flags, files, output, exit status, signals. What tunnels do is tested in `process`.
 
-#![expect(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking"
+)]
 
 mod agent_options_effective;
+mod allow_list_live;
 mod api_keys;
 mod audit;
 mod audit_webhook;
@@ -14,8 +21,11 @@ mod cluster_labels;
 mod clusters;
 mod configuration;
 mod enrolment;
+mod front_proxies;
 mod help;
 mod life;
+mod live_streams;
+mod log_injection;
 mod metrics;
 mod policy;
 mod quick_start;
@@ -26,3 +36,4 @@ mod report_sinks;
 mod rig;
 mod secrets;
 mod service_accounts;
+mod tls_clients;

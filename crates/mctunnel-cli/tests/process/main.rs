@@ -10,6 +10,7 @@
 mod bad_wire;
 mod bytes;
 mod bytes_on_a_bad_wire;
+mod crash;
 mod detection;
 mod drain;
 mod drain_trusted;

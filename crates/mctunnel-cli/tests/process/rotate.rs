@@ -1,6 +1,6 @@
 //! Certificates of agents, the hub's certificate and the CA change under load, and nobody notices (T47).
 
-use crate::rig::{BINARY, Process, Rig, Target, echo, exchange, start, text, until};
+use crate::rig::{BINARY, Process, Rig, Target, echo, exchange, start, start_hub, text, until};
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
 use serde_json::Value;
@@ -11,12 +11,14 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     process::Command,
     task::JoinSet,
+    time::Instant,
 };
 use tokio_rustls::TlsConnector;
 
@@ -175,8 +177,13 @@ async fn serve_http(mut socket: TcpStream) {
     }
 }
 
-/// One request over a new connection, by a client that knows the hub by this file alone.
+/// One request to c1 over a new connection, by a client that knows the hub by this file alone.
 async fn ask(gateway: &str, ca: &Path, key: &str) -> Result<(), String> {
+    ask_cluster(gateway, ca, key, "c1").await
+}
+
+/// The same, to that cluster.
+async fn ask_cluster(gateway: &str, ca: &Path, key: &str, cluster: &str) -> Result<(), String> {
     let mut roots = RootCertStore::empty();
     let pem = std::fs::read(ca).expect("the file of the hub's CAs");
     for authority in CertificateDer::pem_slice_iter(&pem) {
@@ -192,7 +199,7 @@ async fn ask(gateway: &str, ca: &Path, key: &str) -> Result<(), String> {
     let tls = TlsConnector::from(Arc::new(config)).connect(name, socket).await;
     let mut tls = tls.map_err(|e| format!("TLS: {e}"))?;
     let head = format!(
-        "GET /c1/version HTTP/1.1\r\nHost: mctunnel-hub\r\nAuthorization: Bearer {key}\r\nConnection: close\r\n\r\n"
+        "GET /{cluster}/version HTTP/1.1\r\nHost: mctunnel-hub\r\nAuthorization: Bearer {key}\r\nConnection: close\r\n\r\n"
     );
     tls.write_all(head.as_bytes()).await.map_err(|e| format!("write: {e}"))?;
     let mut answer = Vec::new();
@@ -204,28 +211,105 @@ async fn ask(gateway: &str, ca: &Path, key: &str) -> Result<(), String> {
     }
 }
 
+/// Files of a hub that asks for keys, and the flags that name them.
+struct Trust {
+    files: tempfile::TempDir,
+}
+
+impl Trust {
+    fn new() -> Self {
+        let trust = Self { files: tempfile::tempdir().expect("a directory") };
+        for (name, text) in [("auth.yaml", AUTH), ("policy.yaml", POLICY), ("token", "the agent's own")] {
+            std::fs::write(trust.path(name), text).expect("a file");
+        }
+        trust
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.files.path().join(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    /// An agent that has enrolled with a new token, and speaks for users to this kube-apiserver.
+    async fn agent(&self, rig: &Rig, cluster: &str, api: &Target) -> Process {
+        let create = ["join-token", "create", "--cluster", cluster, "-o", "token", "--hub", &rig.tunnel];
+        let token = mctunnel(&create, rig.dir.path()).await;
+        let mut agent = Command::new(BINARY);
+        agent.args(["agent", "--join-token", &token, "--log-level", "warn", "--impersonate", "--kube-token-file"]);
+        agent.args([&self.path("token"), "--kube-api", &format!("http://{}", api.address), "--data-dir"]);
+        agent.arg(rig.dir.path().join(format!("agent-{cluster}")));
+        start(agent, &rig.dir.path().join(format!("{cluster}.ready"))).await
+    }
+}
+
+/// What is promised for a tunnel to be cut, and as much again for a machine that has more to do.
+const CUT_WITHIN: Duration = Duration::from_secs(5 + 5);
+
+#[tokio::test]
+async fn t23_t47_a_cluster_is_revoked_under_the_load_of_another_which_does_not_notice() {
+    let trust = Trust::new();
+    let (auth, policy) = (trust.path("auth.yaml"), trust.path("policy.yaml"));
+    let flags = ["--auth-config", &auth, "--policy", &policy];
+    let mut rig = Rig::start_with("127.0.0.1:0", "127.0.0.1:0", &flags).await;
+    let data_dir = rig.dir.path().to_owned();
+    let key = mctunnel(&["api-key", "create", "alice", "--user", "alice"], &data_dir).await;
+    let (api, ca) = (Target::start(serve_http).await, data_dir.join("pki/ca.pem"));
+    let _first = trust.agent(&rig, "c1", &api).await;
+    let gateway = text(&rig.hub.ready, "gateway");
+    let load = {
+        let (gateway, ca, key) = (gateway.clone(), ca.clone(), key.clone());
+        Load::of(move || {
+            let (gateway, ca, key) = (gateway.clone(), ca.clone(), key.clone());
+            async move { ask(&gateway, &ca, &key).await }
+        })
+    };
+    let done = || load.done.load(Ordering::Relaxed);
+
+    // Under load: it enrols, it serves, it is revoked.
+    let _second = trust.agent(&rig, "c2", &api).await;
+    ask_cluster(&gateway, &ca, &key, "c2").await.expect("it serves");
+    let before = done();
+    let since = Instant::now();
+    mctunnel(&["cluster", "revoke", "c2"], &data_dir).await;
+    let down = "mctunnel_tunnel_down_total{cluster=\"c2\"}";
+    until("the tunnel's end", async || rig.metric(down).await).await;
+    let took = since.elapsed();
+    assert!(took < CUT_WITHIN, "{took:?}");
+    let refused = ask_cluster(&gateway, &ca, &key, "c2").await.expect_err("it is revoked");
+    assert!(refused.contains("HTTP/1.1 503 "), "{refused}");
+    let revoked = "mctunnel_peers_refused_total{code=\"MCT-ADMIT-REVOKED\"}";
+    until("the agent's next try", async || rig.metric(revoked).await).await;
+    until("requests after that", async || (done() > before + 50).then_some(())).await;
+    let (done, failed) = load.finish().await;
+    assert!(failed.is_empty(), "{} of {done} failed: {:?}", failed.len(), failed.first());
+    println!("c2 was cut after {took:?}, under {done} requests to c1, of which none failed");
+
+    // The hub is killed and started again: c1 comes back, c2 does not.
+    rig.hub.signal("KILL").await;
+    rig.hub.wait().await;
+    rig.hub = start_hub(&data_dir, "again.ready", &rig.tunnel, &rig.connect, &flags).await;
+    rig.admin = text(&rig.hub.ready, "admin");
+    let gateway = text(&rig.hub.ready, "gateway");
+    until("c1", async || ask(&gateway, &ca, &key).await.ok()).await;
+    until("the agent of c2", async || rig.metric(revoked).await).await;
+    assert_eq!(rig.metric("mctunnel_tunnel_up_total{cluster=\"c2\"}").await, None);
+    let refused = ask_cluster(&gateway, &ca, &key, "c2").await.expect_err("it is revoked still");
+    assert!(refused.contains("HTTP/1.1 503 "), "{refused}");
+}
+
 #[tokio::test]
 async fn t47_the_ca_changes_under_a_client_of_the_gateway_who_was_given_both() {
-    let files = tempfile::tempdir().expect("a directory");
-    let path = |name: &str| files.path().join(name).to_str().expect("UTF-8").to_owned();
-    std::fs::write(path("auth.yaml"), AUTH).expect("a file");
-    std::fs::write(path("policy.yaml"), POLICY).expect("a file");
-    std::fs::write(path("token"), "the agent's own").expect("a file");
-    let trust = ["--auth-config", &path("auth.yaml"), "--policy", &path("policy.yaml"), "--agent-cert-ttl", "6s"];
-    let rig = Rig::start_with("127.0.0.1:0", "127.0.0.1:0", &trust).await;
+    let trust = Trust::new();
+    let path = |name: &str| trust.path(name);
+    let flags = ["--auth-config", &path("auth.yaml"), "--policy", &path("policy.yaml"), "--agent-cert-ttl", "6s"];
+    let rig = Rig::start_with("127.0.0.1:0", "127.0.0.1:0", &flags).await;
     let data_dir = rig.dir.path();
     let key = mctunnel(&["api-key", "create", "alice", "--user", "alice"], data_dir).await;
     let api = Target::start(serve_http).await;
-    let create = ["join-token", "create", "--cluster", "c1", "-o", "token", "--hub", &rig.tunnel];
-    let token = mctunnel(&create, data_dir).await;
-    let home = data_dir.join("agent");
-    let mut agent = Command::new(BINARY);
-    agent.args(["agent", "--join-token", &token, "--log-level", "warn", "--impersonate", "--kube-token-file"]);
-    agent.args([&path("token"), "--kube-api", &format!("http://{}", api.address), "--data-dir"]).arg(&home);
-    let _agent = start(agent, &data_dir.join("agent.ready")).await;
+    let home = data_dir.join("agent-c1");
+    let _agent = trust.agent(&rig, "c1", &api).await;
 
     // Replaced as a whole, as an operator would who hands out a file.
-    let known = files.path().join("hub-ca.pem");
+    let known = trust.files.path().join("hub-ca.pem");
     let hand_out = async || {
         std::fs::write(path("hub-ca.new"), mctunnel(&["ca", "show"], data_dir).await).expect("a file");
         std::fs::rename(path("hub-ca.new"), &known).expect("a file");
