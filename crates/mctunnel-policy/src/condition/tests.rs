@@ -242,6 +242,8 @@ fn nothing_too_long_or_too_deep_is_parsed() {
     for (open, close) in [("(", ")"), ("[", "]"), ("{", "}")] {
         let nested = |count: usize| format!("{}{}", open.repeat(count), close.repeat(count));
         assert!(check_length(&nested(DEEPEST)).is_ok() && check_length(&nested(DEEPEST + 1)).is_err(), "{open}");
+        let one_closed = format!("{}{close}{open}", open.repeat(DEEPEST));
+        assert!(check_length(&one_closed).is_ok() && check_length(&format!("{one_closed}{open}")).is_err(), "{open}");
         // What is closed is not open any more.
         assert!(check_length(&nested(DEEPEST).repeat(2)).is_ok(), "{open}");
         assert!(check_length(&format!("{}{}", close, nested(DEEPEST))).is_ok(), "{close}");
