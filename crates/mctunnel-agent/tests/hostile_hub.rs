@@ -14,7 +14,7 @@ use mctunnel_agent::{
     dial::{Resolve, Resolving},
 };
 use mctunnel_core::{ClusterName, Destination, Endpoint, Happening, Observe, Protocol, routing};
-use mctunnel_mux::{Deframer, Frame, Header, Open, ResetCode, User, Welcome};
+use mctunnel_mux::{Deframer, Frame, Header, Open, OpenUser, ResetCode, User, Welcome};
 use mctunnel_tunnel::{Link, Transmit};
 use parking_lot::Mutex;
 use std::{
@@ -89,7 +89,11 @@ fn open_for(number: u64, more: Vec<Header>, user: Option<&User>) -> Frame {
     let destination = Destination { cluster: ClusterName::parse("c1").unwrap(), target };
     let mut headers = routing::headers_for(&Protocol::tcp(), &destination);
     headers.extend(more);
-    Frame::Open(id(number).into(), 1 << 20, Open { headers, user: user.cloned().map(Box::new), ..Open::default() })
+    Frame::Open(
+        id(number).into(),
+        1 << 20,
+        Open { headers, user: user.cloned().map(|user| Arc::new(OpenUser::new(user))), ..Open::default() },
+    )
 }
 
 fn open(number: u64, more: Vec<Header>) -> Frame {
@@ -205,7 +209,8 @@ async fn run(attack: &Attack) -> u64 {
     // What is measured is what the opens hold, not how soon they are given up.
     config.dial_timeout = LIMIT;
     let allow = AllowList::parse(["tcp://stalls.example:80"]).unwrap();
-    let agent = Agent::builder(&fake.bundle()).allow(allow).resolver(Arc::new(Stalls)).observer(seen.clone());
+    let bundle = fake.bundle();
+    let agent = Agent::builder(&bundle).allow(allow).resolver(Arc::new(Stalls)).observer(seen.clone());
     let agent = agent.config(config).build().unwrap();
     let mut running = JoinSet::new();
     let run = agent.clone();

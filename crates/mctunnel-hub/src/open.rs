@@ -103,9 +103,10 @@ impl Hub {
         mctunnel_tunnel::Open {
             priority: request.priority,
             headers: routing::headers_for(&request.protocol, &request.destination),
-            user: match &request.identity {
-                Identity::User(user) => Some(self.inner.open_users.of(user)),
-                _ => None,
+            user: if let Identity::User(user) = &request.identity {
+                Some(self.inner.open_users.of(user))
+            } else {
+                None
             },
         }
     }

@@ -14,8 +14,11 @@ use std::{
 pub(crate) struct OpenUsers {
     /// By where the user is in memory. Nothing else gets there, because the weak reference holds the place; and nobody can change a
     /// user to whom there is one.
-    made: Mutex<BTreeMap<usize, (Weak<User>, Arc<OpenUser>)>>,
+    made: Mutex<BTreeMap<usize, Made>>,
 }
+
+/// One user, as it is known here and as it travels.
+type Made = (Weak<User>, Arc<OpenUser>);
 
 /// More are not kept: it is begun anew with those still known to somebody, or with none.
 const MOST: usize = 4096;

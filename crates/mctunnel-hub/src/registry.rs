@@ -144,10 +144,10 @@ impl Registry {
     /// The tunnel is over. A newer one that has taken its place stays.
     pub(crate) fn deactivate(&self, cluster: &ClusterName, generation: u64) {
         let mut slots = self.slots.lock();
-        if let Some(slot) = slots.get_mut(cluster) {
-            if slot.active.take_if(|a| a.generation == generation).is_some() {
-                slot.left = Some(Instant::now());
-            }
+        if let Some(slot) = slots.get_mut(cluster)
+            && slot.active.take_if(|a| a.generation == generation).is_some()
+        {
+            slot.left = Some(Instant::now());
         }
     }
 

@@ -324,10 +324,8 @@ impl Connection {
 
     fn end(&mut self) {
         self.phase = Phase::Closed;
-        let unasked = self.control.drain(..).find_map(|frame| match frame {
-            Frame::Open(id, ..) => Some(id),
-            _ => None,
-        });
+        let unasked =
+            self.control.drain(..).find_map(|frame| if let Frame::Open(id, ..) = frame { Some(id) } else { None });
         self.unasked_from = self.unasked_from.or(unasked);
         self.control.clear();
         self.scheduler = Scheduler::default();

@@ -189,9 +189,9 @@ impl Hub {
 }
 
 fn resets(frames: &[Frame], stream: StreamId) -> Vec<ResetCode> {
-    let code = |frame: &Frame| match frame {
-        Frame::Reset { stream: of, code } if *of == stream => Some(*code),
-        _ => None,
+    let code = |frame: &Frame| {
+        let Frame::Reset { stream: of, code } = frame else { return None };
+        (*of == stream).then_some(*code)
     };
     frames.iter().filter_map(code).collect()
 }

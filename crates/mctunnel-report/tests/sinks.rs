@@ -1,10 +1,5 @@
 //! Sinks: each gets everything, in order; one that is slow, broken or away holds up nobody and goes on where it was.
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 
 use mctunnel_core::ClusterName;
 use mctunnel_report::{

@@ -270,7 +270,7 @@ impl Watch {
     }
 
     /// It ends in time, and not as if that was all.
-    fn is_cut(mut self, since: Instant, cause: &str) {
+    fn expect_cut(mut self, since: Instant, cause: &str) {
         while self.read() {
             assert!(since.elapsed() < PATIENCE, "{cause}: it goes on");
         }
@@ -299,7 +299,7 @@ fn t32_what_is_open_is_cut_when_what_allowed_it_goes_away() {
     let since = Instant::now();
     assert!(POLICY.contains(BINDING));
     stage.edit("policy.yaml", &POLICY.replace(BINDING, ""));
-    alices.is_cut(since, "the binding is removed");
+    alices.expect_cut(since, "the binding is removed");
     assert_eq!(stage.refused(alice), Some(403));
     carols.goes_on(&stage);
     olgas.goes_on(&stage);
@@ -323,7 +323,7 @@ fn t32_what_is_open_is_cut_when_what_allowed_it_goes_away() {
     let unmapped = whole.replace(MAPPING, "");
     assert_ne!(unmapped, whole);
     stage.edit("auth.yaml", &unmapped);
-    carols.is_cut(since, "the mapping of the group is removed");
+    carols.expect_cut(since, "the mapping of the group is removed");
     assert_eq!(stage.refused(carol), Some(403));
     olgas.goes_on(&stage);
 
@@ -331,6 +331,6 @@ fn t32_what_is_open_is_cut_when_what_allowed_it_goes_away() {
     let without = unmapped.replace(&idp, "");
     assert_ne!(without, unmapped);
     stage.edit("auth.yaml", &without);
-    olgas.is_cut(since, "the issuer is removed");
+    olgas.expect_cut(since, "the issuer is removed");
     assert_eq!(stage.refused(olga), Some(401));
 }

@@ -24,7 +24,7 @@ struct Keeps {
 }
 
 impl Keeps {
-    fn new(protocol: Protocol, joins: bool) -> Arc<dyn DynClusterAdapter> {
+    fn adapter(protocol: Protocol, joins: bool) -> Arc<dyn DynClusterAdapter> {
         Arc::new(Self { protocol, joins })
     }
 }
@@ -68,10 +68,12 @@ impl Opener {
     /// The next answer: which stream, and why it was refused if it was.
     async fn answer(&mut self) -> (StreamId, Option<RefuseCode>) {
         loop {
-            match self.agent.next().await.expect("the tunnel lives") {
-                Frame::Joined { stream, .. } => return (stream, None),
-                Frame::Refused { stream, code, .. } => return (stream, Some(code)),
-                _ => {}
+            let frame = self.agent.next().await.expect("the tunnel lives");
+            if let Frame::Joined { stream, .. } = frame {
+                return (stream, None);
+            }
+            if let Frame::Refused { stream, code, .. } = frame {
+                return (stream, Some(code));
             }
         }
     }
@@ -92,7 +94,7 @@ fn services(
     let records = records.clone();
     move |clusters| {
         let services = HubServices::new(table, clusters).audit(Arc::new(records));
-        vec![Arc::new(services), Keeps::new(Protocol::report(), true)]
+        vec![Arc::new(services), Keeps::adapter(Protocol::report(), true)]
     }
 }
 
@@ -127,7 +129,7 @@ async fn opens_of_a_service_that_does_not_answer_hold_no_reports_up() {
 #[tokio::test]
 async fn t22_streams_of_one_protocol_take_no_place_of_another() {
     for joins in [true, false] {
-        let adapters = [Keeps::new(Protocol::tcp(), joins), Keeps::new(Protocol::report(), true)];
+        let adapters = [Keeps::adapter(Protocol::tcp(), joins), Keeps::adapter(Protocol::report(), true)];
         let stage = Stage::adapting_with(|_| {}, |_| adapters.into()).await;
         let mut opener = Opener::new(&stage).await;
         let (mut joined, mut refused) = (0, 0);

@@ -74,7 +74,7 @@ impl Connection {
         let (leaving, released) = (stream.is_leaving(), stream.released);
         encode_data_head(&mut self.head, id, fin, payload.len());
         // The application has let go; the peer's direction is cut now that ours is delivered.
-        if let Some(code) = cut.or(leaving.then_some(ResetCode::Cancelled)) {
+        if let Some(code) = cut.or_else(|| leaving.then_some(ResetCode::Cancelled)) {
             self.reset(id, code);
         }
         self.forget_if_done(id);

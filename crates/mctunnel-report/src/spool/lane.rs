@@ -253,10 +253,8 @@ impl Lane {
             }
             let (oldest, second) = (self.starts.front().copied(), self.starts.get(1).copied());
             let (Some(oldest), Some(second)) = (oldest, second) else { return Ok(()) };
-            if second.first > self.wanted {
-                if self.at_limit == AtLimit::Block {
-                    return Err(ReportError::Full);
-                }
+            if second.first > self.wanted && self.at_limit == AtLimit::Block {
+                return Err(ReportError::Full);
             }
             self.forget_oldest()?;
             let dropped = second.first.saturating_sub(oldest.first.max(self.wanted));

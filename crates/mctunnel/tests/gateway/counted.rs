@@ -8,9 +8,9 @@ use tokio::{io::AsyncReadExt as _, io::AsyncWriteExt as _, net::TcpListener};
 async fn ended(agent: &RunningAgent, count: usize) -> Vec<(u64, u64)> {
     loop {
         let happenings = agent.happenings.lock().clone();
-        let ended = happenings.iter().filter_map(|happening| match happening {
-            Happening::StreamEnded { bytes_up, bytes_down, .. } => Some((*bytes_up, *bytes_down)),
-            _ => None,
+        let ended = happenings.iter().filter_map(|happening| {
+            let Happening::StreamEnded { bytes_up, bytes_down, .. } = happening else { return None };
+            Some((*bytes_up, *bytes_down))
         });
         let ended: Vec<_> = ended.collect();
         if ended.len() >= count {
