@@ -129,10 +129,11 @@ impl Seen {
     async fn down(&self) -> String {
         loop {
             let changed = self.changed.notified();
-            match self.down.lock().clone() {
-                Some(reason) => return reason,
-                None => changed.await,
+            let down = self.down.lock().clone();
+            if let Some(reason) = down {
+                return reason;
             }
+            changed.await;
         }
     }
 }
@@ -159,9 +160,11 @@ impl Hub {
                 return Frame::decode(message).unwrap();
             }
             let link = &mut self.link;
-            let chunk = poll_fn(|cx| match link.poll_flush(cx) {
-                Poll::Ready(Err(end)) => Poll::Ready(Err(end)),
-                _ => link.poll_receive(cx),
+            let chunk = poll_fn(|cx| {
+                if let Poll::Ready(Err(end)) = link.poll_flush(cx) {
+                    return Poll::Ready(Err(end));
+                }
+                link.poll_receive(cx)
             });
             self.deframer.push(chunk.await.unwrap());
         }
