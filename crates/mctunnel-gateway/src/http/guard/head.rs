@@ -185,6 +185,17 @@ mod tests {
     }
 
     #[test]
+    fn t37_no_target_is_let_through_that_is_then_refused_where_nobody_records_it() {
+        for letter in (1..=0x7f).map(char::from) {
+            for target in [format!("/c/a{letter}b"), format!("/c?a{letter}b")] {
+                if judged(&format!("GET {target} HTTP/1.1"), &[HOST]).is_ok() {
+                    assert!(target.parse::<http::Uri>().is_ok(), "{target:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn t13_an_upgrade_is_asked_for_in_one_way() {
         const UPGRADE: &str = "Connection: Upgrade";
         const WEBSOCKET: &str = "Upgrade: WebSocket";
