@@ -22,5 +22,6 @@ pub mod adapters {}
 /// [`Sink`]: crate::report::Sink
 /// [`send`]: crate::report::send()
 /// [`feed`]: crate::report::feed()
+/// [`NotTaken::Never`]: crate::report::NotTaken::Never
 /// [`Receiver`]: crate::report::Receiver
 pub mod reports {}
