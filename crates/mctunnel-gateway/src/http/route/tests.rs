@@ -50,7 +50,7 @@ fn paths_of_kubernetes_go_to_the_kube_apiserver_as_they_came() {
         ("/c/api/v2/namespaces/d/services/web/proxy-service/x", "/api/v2/namespaces/d/services/web/proxy-service/x"),
         ("/c/a~b/c%20d/e%7Ef/$&'()*+,=:@!", "/a~b/c%20d/e%7Ef/$&'()*+,=:@!"),
         ("/c/%C3%A9/x...y/...", "/%C3%A9/x...y/..."),
-        ("/c/a?b=//../%2e%2e/%zz%00\\;?\"<>|{}`^", "/a?b=//../%2e%2e/%zz%00\\;?\"<>|{}`^"),
+        ("/c/a?b=//../%2e%2e/%zz%00\\;?|{}`^", "/a?b=//../%2e%2e/%zz%00\\;?|{}`^"),
         ("/c/c/c", "/c/c"),
     ] {
         let expected = ("kube-apiserver in c".to_owned(), forward.to_owned());
@@ -80,7 +80,7 @@ fn proxy_service_goes_to_the_service() {
 }
 
 /// Everything that some reader might take for another path, or another cluster.
-const BAD: [(&str, BadTarget); 78] = [
+const BAD: [(&str, BadTarget); 81] = [
     ("", BadTarget::NotAPath),
     ("*", BadTarget::NotAPath),
     ("c", BadTarget::NotAPath),
@@ -159,6 +159,9 @@ const BAD: [(&str, BadTarget); 78] = [
     ("/ｃ/api", BadTarget::NotAscii),
     ("/c/a?b=\u{2028}", BadTarget::NotAscii),
     ("/c/a[0]", BadTarget::NotEncoded),
+    ("/c/a?b=\"", BadTarget::NotEncoded),
+    ("/c/a?b=<", BadTarget::NotEncoded),
+    ("/c/a?>=b", BadTarget::NotEncoded),
 ];
 
 #[test]
