@@ -314,7 +314,7 @@ fn t29_while_the_cluster_cannot_be_asked_the_agent_tries_again_with_the_token_of
     let mut waiting = start(&hub, "agent", &agent(&hub, &token_file, &hub.path("agent")));
     until("the agent's trouble", || waiting.log().contains("MCT-ENROL-UNCHECKED").then_some(()));
     until("the hub's log", || hub.role.log().contains("the answer is 500").then_some(()));
-    assert!(!waiting.log().contains("500"), "what broke at the hub is not for strangers: {}", waiting.log());
+    assert!(!waiting.log().contains("answer is"), "what broke at the hub is not for strangers: {}", waiting.log());
     assert!(api.asked().iter().all(|asked| asked["token"] == jwt("canary-of-before")));
     // Kubernetes has changed the token meanwhile.
     api.token(CANARY);
