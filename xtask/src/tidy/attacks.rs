@@ -22,7 +22,19 @@ pub(super) fn listed(repo: &Repo) -> Vec<Finding> {
     if rewritten(repo).is_ok_and(|text| text != table.text) {
         findings.push(Finding::error(TABLE, 1, RULE, "the tests have changed; run `cargo xtask attacks`"));
     }
-    let rows: BTreeSet<String> = table.text.lines().filter_map(number).collect();
+    let mut rows = BTreeSet::new();
+    for (line, number) in (1..).zip(table.text.lines().map(number)) {
+        let Some(number) = number else { continue };
+        if rows.last().is_some_and(|last| *last >= number) {
+            findings.push(Finding::error(
+                TABLE,
+                line,
+                RULE,
+                format!("{number} has a row already, or stands behind a later one"),
+            ));
+        }
+        rows.insert(number);
+    }
     for (number, places) in shown(repo) {
         if !rows.contains(&number) {
             let place = places.first().map_or(TABLE, String::as_str);
@@ -118,5 +130,13 @@ mod tests {
         );
         assert_eq!(listed(&repo).len(), 1);
         assert_eq!(listed(&Repo::of(&[(TABLE, &text), ("crates/a/src/lib.rs", "fn t03_new() {}\n")])).len(), 2);
+    }
+
+    #[test]
+    fn an_attack_has_one_row_and_the_rows_are_in_order() {
+        let found = |rows: &str| listed(&Repo::of(&[(TABLE, &format!("{ROWS}{rows}"))])).len();
+        assert_eq!(found("| T01 | a | b |  |\n| T02 | c | d |  |\n"), 0);
+        assert_eq!(found("| T01 | a | b |  |\n| T01 | a, newer | b |  |\n"), 1);
+        assert_eq!(found("| T02 | c | d |  |\n| T01 | a | b |  |\n"), 1);
     }
 }
