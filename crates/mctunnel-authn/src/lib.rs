@@ -76,7 +76,7 @@ pub use clock::Clock;
 pub use config::{AuthConfig, AuthParts};
 pub use error::AuthnError;
 pub use front_proxy::{FrontProxy, FrontProxyFields, FrontProxySettings};
-pub use names::{NameRules, Reserved};
+pub use names::NameRules;
 pub use oidc::{
     Oidc, OidcSettings,
     algorithm::SigningAlgorithm,

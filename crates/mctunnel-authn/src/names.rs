@@ -1,8 +1,10 @@
 //! From the names a provider finds in a credential to the names policy, audit and clusters see: mapped, or with a prefix, and never
 //! one that somebody else owns.
 
-use parking_lot::RwLock;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// Longer names are refused.
 const LONGEST: usize = 512;
@@ -22,7 +24,7 @@ pub struct NameRules {
     /// Groups, likewise.
     pub groups: BTreeMap<String, String>,
     /// Prefixes of other providers: a name that begins with one of them would be one of theirs.
-    pub reserved: Reserved,
+    pub reserved: Vec<String>,
 }
 
 impl NameRules {
@@ -36,6 +38,15 @@ impl NameRules {
         prefixes.into_iter().filter(|prefix| !prefix.is_empty()).chain(targets).find_map(|name| {
             plain(name).err().map(|reason| format!("'{}' cannot be a name: {reason}", name.escape_debug()))
         })
+    }
+
+    /// Keeps those of the prefixes that a name made by these rules could begin with. They are part of what a provider is: whom it has
+    /// let in under names that belong to another one now it must not remember.
+    pub(crate) fn reserve(&mut self, prefixes: &BTreeSet<String>) {
+        let own = [&self.user_prefix, &self.group_prefix];
+        let is_reachable =
+            |prefix: &&String| own.iter().any(|own| prefix.len() > own.len() && prefix.starts_with(own.as_str()));
+        self.reserved = prefixes.iter().filter(is_reachable).cloned().collect();
     }
 
     pub(crate) fn user(&self, found: &str) -> Result<Arc<str>, BadName> {
@@ -58,40 +69,12 @@ impl NameRules {
         }
         // A prefix that is no longer than ours is part of ours, or is not there.
         let of_another = |other: &String| other.len() > prefix.len() && name.starts_with(other.as_str());
-        if self.reserved.0.read().iter().any(of_another) {
+        if self.reserved.iter().any(of_another) {
             return Err(BadName::Reserved);
         }
         Ok(name.into())
     }
 }
-
-// === Reserved ===
-
-/// Prefixes that belong to other providers. Clones share them: they change when another provider comes or goes, and a provider stays
-/// what it is then, which is why any two compare as equal.
-#[derive(Debug, Clone, Default)]
-pub struct Reserved(Arc<RwLock<Vec<String>>>);
-
-impl Reserved {
-    /// These prefixes.
-    #[must_use]
-    pub fn of(prefixes: Vec<String>) -> Self {
-        Self(Arc::new(RwLock::new(prefixes)))
-    }
-
-    /// These from now on, for all clones.
-    pub fn set(&self, prefixes: Vec<String>) {
-        *self.0.write() = prefixes;
-    }
-}
-
-impl PartialEq for Reserved {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Reserved {}
 
 // === BadName ===
 
@@ -141,7 +124,7 @@ mod tests {
         NameRules {
             user_prefix: prefix.to_owned(),
             group_prefix: prefix.to_owned(),
-            reserved: Reserved::of(reserved.iter().map(|&one| one.to_owned()).collect()),
+            reserved: reserved.iter().map(|&one| one.to_owned()).collect(),
             users: [("system:admin".to_owned(), "root@example.com".to_owned())].into(),
             groups: [("admins".to_owned(), "system:masters".to_owned())].into(),
         }
@@ -217,19 +200,5 @@ mod tests {
         assert!(empty.problem().is_some());
         let empty = NameRules { groups: [("a".to_owned(), "b\n".to_owned())].into(), ..NameRules::default() };
         assert!(empty.problem().is_some());
-    }
-
-    #[test]
-    fn t05_prefixes_of_others_count_for_all_who_share_them_from_the_moment_they_are_there() {
-        let reserved = Reserved::of(vec!["a:".to_owned()]);
-        let one = NameRules { reserved: reserved.clone(), ..NameRules::default() };
-        let other = one.clone();
-        reserved.set(vec!["b:".to_owned()]);
-        for rules in [&one, &other] {
-            assert_eq!(rules.user("b:x"), Err(BadName::Reserved));
-            assert_eq!(rules.user("a:x").unwrap().as_ref(), "a:x");
-        }
-        // A provider stays what it is when others come and go.
-        assert_eq!(one, NameRules { reserved: Reserved::of(vec!["c:".to_owned()]), ..NameRules::default() });
     }
 }

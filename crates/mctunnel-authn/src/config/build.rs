@@ -10,11 +10,11 @@ use super::{
 };
 use crate::{
     Anonymous, ApiKeySettings, ApiKeys, AuthnError, Chain, ClientCertificateSettings, ClientCertificates, FrontProxy,
-    FrontProxyFields, FrontProxySettings, HUB_CLUSTER, NameRules, Oidc, OidcSettings, Provider, Reserved,
+    FrontProxyFields, FrontProxySettings, HUB_CLUSTER, NameRules, Oidc, OidcSettings, Provider,
     SigningAlgorithm, TokenReviewSettings, TokenReviews, UserFrom, oidc::claims::ClaimRules,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -66,13 +66,13 @@ pub(super) fn build(
         plans.push(plan(form, files)?);
     }
     check_together(&plans)?;
+    reserve_prefixes(&mut plans);
     let mut built = Vec::new();
     for plan in plans {
         let earlier = reuse.0.iter().find(|(earlier, _)| *earlier == plan).cloned();
         built.push(earlier.map_or_else(|| make(&plan, parts).map(|provider| (plan, provider)), Ok)?);
     }
     let chain = Chain::new(built.iter().map(|(_, provider)| Arc::clone(provider)).collect())?.with_anonymous(anonymous);
-    reserve_prefixes(&built);
     Ok(Built { chain, reuse: Reuse(built) })
 }
 
@@ -181,7 +181,7 @@ fn names(
     users: BTreeMap<String, String>,
     groups: BTreeMap<String, String>,
 ) -> NameRules {
-    NameRules { user_prefix, group_prefix, users, groups, reserved: Reserved::default() }
+    NameRules { user_prefix, group_prefix, users, groups, reserved: Vec::new() }
 }
 
 fn content(files: &NamedFiles, file: &Path) -> Vec<u8> {
@@ -191,25 +191,24 @@ fn content(files: &NamedFiles, file: &Path) -> Vec<u8> {
 // === all providers together ===
 
 /// No provider makes names that begin with the prefix of another.
-fn reserve_prefixes(built: &[(Plan, Arc<dyn Provider>)]) {
-    let mut prefixes = vec![HUB_CLUSTER.to_owned()];
-    for (plan, _) in built {
+fn reserve_prefixes(plans: &mut [Plan]) {
+    let mut prefixes = BTreeSet::from([HUB_CLUSTER.to_owned()]);
+    for plan in &mut *plans {
         let NameRules { user_prefix, group_prefix, .. } = plan.settings.names();
-        prefixes.extend([user_prefix, group_prefix].into_iter().filter(|prefix| !prefix.is_empty()).cloned());
+        prefixes.extend([user_prefix.clone(), group_prefix.clone()]);
     }
-    for (plan, _) in built {
-        plan.settings.names().reserved.set(prefixes.clone());
-    }
+    prefixes.remove("");
+    plans.iter_mut().for_each(|plan| plan.settings.names().reserve(&prefixes));
 }
 
 impl Settings {
-    fn names(&self) -> &NameRules {
+    fn names(&mut self) -> &mut NameRules {
         match self {
-            Self::ClientCertificates(settings) => &settings.names,
-            Self::FrontProxy(settings) => &settings.names,
-            Self::Oidc(settings) => &settings.claims.names,
-            Self::ApiKeys(settings) => &settings.names,
-            Self::TokenReviews(settings) => &settings.names,
+            Self::ClientCertificates(settings) => &mut settings.names,
+            Self::FrontProxy(settings) => &mut settings.names,
+            Self::Oidc(settings) => &mut settings.claims.names,
+            Self::ApiKeys(settings) => &mut settings.names,
+            Self::TokenReviews(settings) => &mut settings.names,
         }
     }
 }

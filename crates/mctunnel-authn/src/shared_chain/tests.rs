@@ -22,11 +22,16 @@ struct Stage {
 }
 
 async fn stage(content: &str) -> Stage {
+    stage_with(content, "ci").await
+}
+
+/// With a key of this user.
+async fn stage_with(content: &str, user: &str) -> Stage {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("auth.yaml");
     fs::write(&path, content).unwrap();
     let store = Arc::new(MemoryApiKeys::default());
-    let new = NewApiKey { user: "ci".to_owned(), ..NewApiKey::default() };
+    let new = NewApiKey { user: user.to_owned(), ..NewApiKey::default() };
     let made = create_api_key(&*store, new, &Clock::system()).unwrap();
     let bearer = Secret::new(format!("Bearer {}", made.key.expose()));
     let evidence = Evidence { authorization: Some(bearer), ..Evidence::default() };
@@ -192,21 +197,37 @@ async fn a_file_that_is_named_counts_as_the_file_itself() {
 
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_did_not_change_stays_the_same() {
-    let stage = stage(WITH_CA.replace("- {name: mtls, client_certificates: {ca_file: ca.pem}}\n", "").as_str()).await;
+    let stage = stage(PREFIXED).await;
     let names = |shared: &SharedChain| {
         let chain = shared.current.chain().unwrap();
         let all: Vec<Arc<str>> = chain.names().cloned().collect();
         all
     };
     let before = names(&stage.shared);
-    fs::write(&stage.path, "providers:\n- {name: keys, api_keys: {}}\n- {name: hub, oidc: {issuer: 'https://a.example', audiences: [a], user_prefix: 'a:'}}\n").unwrap();
+    fs::write(&stage.path, "providers:\n- {name: keys, api_keys: {user_prefix: 'key:'}}\n- {name: hub, oidc: {issuer: 'https://a.example', audiences: [a], user_prefix: 'a:'}}\n").unwrap();
     stage.seen(|status| status.replaced == 1).await;
     let after = names(&stage.shared);
     assert!(Arc::ptr_eq(&before[0], &after[0]), "with what it has fetched and counted");
-    fs::write(&stage.path, "providers:\n- {name: keys, api_keys: {}}\n- {name: hub, oidc: {issuer: 'https://b.example', audiences: [a], user_prefix: 'a:'}}\n").unwrap();
+    fs::write(&stage.path, "providers:\n- {name: keys, api_keys: {user_prefix: 'key:'}}\n- {name: hub, oidc: {issuer: 'https://b.example', audiences: [a], user_prefix: 'a:'}}\n").unwrap();
     stage.seen(|status| status.replaced == 2).await;
     assert!(Arc::ptr_eq(&before[0], &names(&stage.shared)[0]));
     assert!(!Arc::ptr_eq(&after[1], &names(&stage.shared)[1]), "another issuer is another provider");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t05_a_prefix_that_another_provider_gets_is_its_own_at_once() {
+    const WITH_A: &str = "providers:\n- {name: keys, api_keys: {}}\n- {name: a, oidc: {issuer: 'https://a.example', audiences: [a], user_prefix: 'a:'}}\n";
+    let stage = stage_with(KEYS, "a:ci").await;
+    assert_eq!(stage.who().await, "a:ci");
+    let opened = stage.shared.authenticate(&stage.evidence).await.unwrap();
+    fs::write(&stage.path, WITH_A).unwrap();
+    stage.seen(|status| status.replaced == 1).await;
+    let who = stage.who().await;
+    assert!(who.contains("the prefix of another provider"), "though the key was known: {who}");
+    assert!(!stage.shared.still_holds(&opened));
+    fs::write(&stage.path, KEYS).unwrap();
+    stage.seen(|status| status.replaced == 2).await;
+    assert_eq!(stage.who().await, "a:ci", "and free again");
 }
 
 #[tokio::test(start_paused = true)]
