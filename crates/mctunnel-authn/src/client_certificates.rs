@@ -56,7 +56,9 @@ impl ClientCertificates {
             Err(NotVerified::NotOurs) => return Verdict::NotMine,
             Err(NotVerified::Bad(reason)) => return Verdict::rejected(reason),
         };
-        self.user(&leaf).map_or_else(Verdict::rejected, |user| Verdict::Accepted(Arc::new(user)))
+        // One user for all connections and requests of a certificate: what others make of it they need to make once.
+        let user = leaf.user.get_or_init(|| self.user(&leaf).map(Arc::new));
+        user.clone().map_or_else(Verdict::rejected, Verdict::Accepted)
     }
 
     fn user(&self, leaf: &Leaf) -> Result<User, String> {

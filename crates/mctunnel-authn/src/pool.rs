@@ -9,7 +9,7 @@ use crate::{
     digest::{self, Digest, hex},
     recent::Recent,
 };
-use mctunnel_core::ClientCertificate;
+use mctunnel_core::{ClientCertificate, User};
 use parking_lot::Mutex;
 use rustls::{
     CertificateError, RootCertStore,
@@ -19,7 +19,7 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, UnixTime, pem::PemObject};
 use std::{
     fmt,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
 };
 use x509_parser::{
@@ -147,6 +147,8 @@ pub(crate) struct Leaf {
     pub(crate) not_after: u64,
     /// The first.
     not_before: u64,
+    /// The user that the one provider of the pool has made of it, or why it has not.
+    pub(crate) user: OnceLock<Result<Arc<User>, String>>,
 }
 
 impl Leaf {
@@ -170,6 +172,7 @@ impl Leaf {
             serial: hex(&serial),
             not_after,
             not_before,
+            user: OnceLock::new(),
         })
     }
 

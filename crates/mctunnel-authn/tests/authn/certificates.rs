@@ -46,6 +46,17 @@ async fn the_common_name_is_the_user_and_organisations_are_groups() {
 }
 
 #[tokio::test]
+async fn a_certificate_has_one_user_for_all_its_requests() {
+    let forge = Forge::new("clients");
+    let chain = chain(mtls(&forge, UserFrom::CommonName, ""));
+    let (shown, another) = (forge.client("alice", &[]), forge.client("alice", &[]));
+    let first = accepted(chain.authenticate(&client_certificate(&shown)).await);
+    assert!(Arc::ptr_eq(&first, &accepted(chain.authenticate(&client_certificate(&shown)).await)));
+    let other = accepted(chain.authenticate(&client_certificate(&another)).await);
+    assert_ne!(first.credential, other.credential, "another serial");
+}
+
+#[tokio::test]
 async fn a_uri_can_be_the_user() {
     let forge = Forge::new("clients");
     let chain = chain(mtls(&forge, UserFrom::UriSan, ""));
