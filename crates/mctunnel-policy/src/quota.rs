@@ -146,6 +146,11 @@ impl Entry {
         if limits.concurrent_streams.is_some_and(|most| self.streams >= most) {
             return Some(("concurrent streams", WHEN_A_STREAM_ENDS));
         }
+        if limits.bytes_per_second.is_some()
+            && let Some(wait) = self.bytes.overdue(now)
+        {
+            return Some(("bytes per second", wait));
+        }
         let requests = limits.requests?;
         self.requests.wait(requests.per_second, requests.burst, now).map(|wait| ("requests per second", wait))
     }

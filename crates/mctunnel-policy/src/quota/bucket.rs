@@ -3,6 +3,12 @@
 use std::{num::NonZeroU64, time::Duration};
 use tokio::time::Instant;
 
+/// Of what cannot be refused any more, so much may be taken before anybody waits.
+const FREE: Duration = Duration::from_secs(1);
+
+/// Who is let in waits no longer than this for those who were there before.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
 /// What was taken, of requests or of bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Bucket {
@@ -27,7 +33,12 @@ impl Bucket {
     pub(super) fn owe(&mut self, count: u64, rate: NonZeroU64, now: Instant) -> Duration {
         let ahead = self.ahead(now) + cost(count, rate);
         self.paid_at = Some(now + ahead);
-        ahead.saturating_sub(Duration::from_secs(1))
+        ahead.saturating_sub(FREE)
+    }
+
+    /// How long it takes until whoever took on credit waits no longer than a second; `None` if nobody does.
+    pub(super) fn overdue(&self, now: Instant) -> Option<Duration> {
+        self.ahead(now).checked_sub(FREE + LONGEST_WAIT).filter(|wait| !wait.is_zero())
     }
 
     /// Whether nothing is owed.

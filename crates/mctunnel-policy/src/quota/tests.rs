@@ -120,6 +120,22 @@ async fn bytes_wait_once_a_second_of_them_is_used_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_new_comes_in_while_those_who_are_in_wait_longer_than_a_second_for_bytes() {
+    let quotas = quotas("{name: q, per: user, users: ['*'], clusters: ['*'], bytesPerSecond: 1KiB}");
+    let first = admit(&quotas, "a", "c").unwrap();
+    assert_eq!(first.take_bytes(2 * 1024), Duration::from_secs(1));
+    let second = admit(&quotas, "a", "c").expect("a second is not long");
+    assert_eq!(second.take_bytes(3 * 1024), Duration::from_secs(4));
+    let (rule, wait) = admit(&quotas, "a", "c").unwrap_err();
+    assert_eq!((rule.as_str(), wait), ("quota q, bytes per second", Duration::from_secs(3)));
+    assert!(is_admitted(&quotas, "b", "c"), "others owe nothing");
+    advance(wait - Duration::from_millis(1)).await;
+    assert!(!is_admitted(&quotas, "a", "c"));
+    advance(Duration::from_millis(1)).await;
+    assert!(is_admitted(&quotas, "a", "c"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn nobody_known_counts_as_one_user() {
     let quotas = quotas("{name: q, per: user, users: ['*'], clusters: ['*'], concurrentStreams: 1}");
     let question = Question::parse("{who: {}, where: {cluster: c}, what: {verb: get, path: /x}}").unwrap();
