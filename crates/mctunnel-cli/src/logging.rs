@@ -1,6 +1,7 @@
 //! Log lines on standard error: for people on a terminal, one JSON object per line otherwise.
 
 mod one_line;
+mod panics;
 
 use crate::settings::LogFormat;
 use one_line::OneLine;
@@ -20,6 +21,7 @@ pub(crate) fn start(format: LogFormat, filter: EnvFilter) {
     let shape = if human { Shape::Human { colours } } else { Shape::Json };
     // Fails only when a log was started before, which then goes on.
     let _ = log_to(io::stderr, shape, filter).try_init();
+    panics::log();
 }
 
 #[derive(Clone, Copy)]
