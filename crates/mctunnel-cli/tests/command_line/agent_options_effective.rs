@@ -1,17 +1,19 @@
 //! T16 at the agent: each option about whom it speaks for, what it reaches and whom it believes counts however it is set, by flag, file
 //! or variable. The options are taken from `mctunnel agent --help`: one that is new fails here until somebody says what it does.
 
-use crate::rig::{Greeter, Hub, Ran, Role, mctunnel, ran, request, run};
+use crate::{
+    rig::{Greeter, Hub, Ran, Role, mctunnel, ran, request, run, until},
+    tls_servers::{Tls, serve},
+};
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::{
     collections::BTreeSet,
     fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
+    io::{BufRead, BufReader, Write},
+    net::TcpStream,
     process::Command,
     sync::Arc,
-    thread,
 };
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -156,6 +158,9 @@ fn service_account(stage: &Stage, way: Way) {
 }
 
 fn hub_server_name(stage: &Stage, way: Way) {
+    let command = stage.command(way, &[("hub-server-name", "elsewhere.example")], &stage.usual());
+    let lost = Role::spawn(stage.files.path(), "lost", command);
+    until("the agent to say that it is not there", || lost.log().contains("not valid for name").then_some(()));
     let refused = stage.refused(way, &[("hub-server-name", "no name")], &["--join", &stage.join]);
     assert!(refused.err.starts_with("error[MCT-CONFIG-BAD-VALUE]: "), "{refused:?}");
 }
@@ -220,16 +225,37 @@ fn deny_kube_api(stage: &Stage, way: Way) {
 fn kube_api_ca(stage: &Stage, way: Way) {
     let refused = stage.refused(way, &[("kube-api-ca", "/no/such/ca.pem")], &stage.usual());
     assert!(refused.err.contains("/no/such/ca.pem"), "{refused:?}");
+    let tls = Tls::new();
+    let api = Api::start(Some(&tls));
+    let flags = ["--join", &stage.join, "--kube-api", &api.url, "--impersonate", "--kube-token-file", &stage.token()];
+    for (ca, status) in [(Tls::new().ca, 502), (tls.ca, 200)] {
+        let _agent = stage.agent_with(way, &[("kube-api-ca", &stage.write("kube-ca.pem", &ca))], &flags);
+        assert_eq!(stage.ask("/c1/version").0, status);
+        assert_eq!(api.heads().len(), usize::from(status == 200), "its token goes to nobody else");
+    }
 }
 
 fn service_ca(stage: &Stage, way: Way) {
     let refused = stage.refused(way, &[("service-ca", "/no/such/ca.pem")], &stage.usual());
     assert!(refused.err.contains("/no/such/ca.pem"), "{refused:?}");
+    let tls = Tls::new();
+    let (flags, usual) = (stage.tls_service(&tls), stage.usual());
+    let flags: Vec<&str> = flags.iter().map(String::as_str).chain(usual).collect();
+    for (ca, status) in [(Tls::new().ca, 502), (tls.ca, 200)] {
+        let _agent = stage.agent_with(way, &[("service-ca", &stage.write("service-ca.pem", &ca))], &flags);
+        assert_eq!(stage.ask(TLS_SERVICE).0, status);
+    }
 }
 
 fn insecure_service(stage: &Stage, way: Way) {
     let refused = stage.refused(way, &[("insecure-service", "no-namespace")], &stage.usual());
     assert!(refused.err.starts_with("error[MCT-") && refused.err.contains("no-namespace"), "{refused:?}");
+    let (flags, usual) = (stage.tls_service(&Tls::new()), stage.usual());
+    let flags: Vec<&str> = flags.iter().map(String::as_str).chain(usual).collect();
+    for (service, status) in [("default/other", 502), ("default/web", 200)] {
+        let _agent = stage.agent_with(way, &[("insecure-service", service)], &flags);
+        assert_eq!(stage.ask(TLS_SERVICE).0, status);
+    }
 }
 
 /// What it lets through takes a Kubernetes: `mctunnel-kube` has that test.
@@ -241,6 +267,7 @@ fn allow_external_names(stage: &Stage, way: Way) {
 // === a stage for agents of one cluster ===
 
 const SERVICE: &str = "/c1/api/v1/namespaces/default/services/web:80/proxy-service/x";
+const TLS_SERVICE: &str = "/c1/api/v1/namespaces/default/services/https:web:8443/proxy-service/x";
 
 const POLICY: &str = "version: 1
 roles:
@@ -275,7 +302,7 @@ impl Stage {
         let made = run(&[&create[..], &[&hub.path("data")]].concat());
         assert_eq!(made.status, Some(0), "{made:?}");
         let key = made.out.trim_end().to_owned();
-        Self { files, hub, api: Api::start(), greeter: Greeter::start(), join, key }
+        Self { files, hub, api: Api::start(None), greeter: Greeter::start(), join, key }
     }
 
     fn path(&self, name: &str) -> String {
@@ -300,6 +327,12 @@ impl Stage {
 
     fn pin(&self) -> String {
         format!("default/web:80={}", self.greeter.address)
+    }
+
+    /// What an agent has that reaches a service with TLS.
+    fn tls_service(&self, tls: &Tls) -> [String; 4] {
+        let pin = format!("default/web:8443={}", Greeter::start_tls(tls).address);
+        ["--allow-service".to_owned(), "default/web:8443".to_owned(), "--pin-service".to_owned(), pin]
     }
 
     /// What an agent of the cluster has, whatever else.
@@ -337,7 +370,12 @@ impl Stage {
 
     /// An agent whose tunnel is up.
     fn agent(&self, way: Way, options: &[(&str, &str)], flags: &[&str]) -> Role {
-        let command = self.command(way, options, &[&self.usual()[..], flags].concat());
+        self.agent_with(way, options, &[&self.usual()[..], flags].concat())
+    }
+
+    /// The same, with no flags but these.
+    fn agent_with(&self, way: Way, options: &[(&str, &str)], flags: &[&str]) -> Role {
+        let command = self.command(way, options, flags);
         let mut agent = Role::spawn(self.files.path(), "agent", command);
         assert_eq!(agent.ready()["cluster"], "c1");
         agent
@@ -396,29 +434,25 @@ struct Api {
 }
 
 impl Api {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("an address"));
+    fn start(tls: Option<&Tls>) -> Self {
         let heads = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&heads);
-        thread::spawn(move || {
-            for socket in listener.incoming() {
-                let Ok(mut socket) = socket else { continue };
-                let (mut head, mut byte) = (Vec::new(), [0]);
-                while !head.ends_with(b"\r\n\r\n") && socket.read_exact(&mut byte).is_ok() {
-                    head.extend(byte);
-                }
-                let head = String::from_utf8_lossy(&head).into_owned();
-                let lower = head.split("\r\n").map(|line| match line.split_once(": ") {
-                    Some((name, value)) => format!("{}: {value}\r\n", name.to_ascii_lowercase()),
-                    None => format!("{line}\r\n"),
-                });
-                seen.lock().push(lower.collect());
-                // Whoever went away needs no answer.
-                let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+        let address = serve(tls, move |connection| {
+            let (mut head, mut byte) = (Vec::new(), [0]);
+            while !head.ends_with(b"\r\n\r\n") && connection.read(&mut byte).is_ok_and(|read| read == 1) {
+                head.extend(byte);
             }
+            let head = String::from_utf8_lossy(&head).into_owned();
+            let lower = head.split("\r\n").map(|line| match line.split_once(": ") {
+                Some((name, value)) => format!("{}: {value}\r\n", name.to_ascii_lowercase()),
+                None => format!("{line}\r\n"),
+            });
+            seen.lock().push(lower.collect());
+            // Whoever went away needs no answer.
+            let _ = connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
         });
-        Self { url, heads }
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        Self { url: format!("{scheme}://{address}"), heads }
     }
 
     fn heads(&self) -> Vec<String> {

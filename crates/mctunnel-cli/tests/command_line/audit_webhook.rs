@@ -1,14 +1,15 @@
 //! `--audit-webhook`: every record arrives, in order; while the receiver does not keep up, requests are refused rather than served
 //! unrecorded, unless the operator chose otherwise.
 
-use crate::rig::{Hub, request, until};
+use crate::{
+    rig::{Hub, request, until},
+    tls_servers::{Connection, Tls, serve},
+};
 use parking_lot::{Condvar, Mutex};
 use serde_json::Value;
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
     sync::Arc,
-    thread,
 };
 
 /// A receiver that can be held up.
@@ -26,17 +27,22 @@ struct State {
 
 impl Receiver {
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let url = format!("http://{}/in", listener.local_addr().expect("an address"));
+        Self::serve(None)
+    }
+
+    pub(crate) fn start_tls(tls: &Tls) -> Self {
+        Self::serve(Some(tls))
+    }
+
+    fn serve(tls: Option<&Tls>) -> Self {
         let state = Arc::new((Mutex::new(State::default()), Condvar::new()));
         let shared = Arc::clone(&state);
-        thread::spawn(move || {
-            for socket in listener.incoming().flatten() {
-                let state = Arc::clone(&shared);
-                thread::spawn(move || while receive(&socket, &state).is_some() {});
-            }
+        let address = serve(tls, move |connection| {
+            let mut reader = BufReader::new(connection);
+            while receive(&mut reader, &shared).is_some() {}
         });
-        Self { url, state }
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        Self { url: format!("{scheme}://{address}/in"), state }
     }
 
     pub(crate) fn hold(&self, held: bool) {
@@ -54,8 +60,7 @@ impl Receiver {
 }
 
 /// One POST; answered when the receiver is not held up.
-fn receive(mut socket: &TcpStream, state: &(Mutex<State>, Condvar)) -> Option<()> {
-    let mut reader = BufReader::new(socket);
+fn receive(reader: &mut BufReader<&mut dyn Connection>, state: &(Mutex<State>, Condvar)) -> Option<()> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         if reader.read_line(&mut head).ok()? == 0 {
@@ -71,7 +76,8 @@ fn receive(mut socket: &TcpStream, state: &(Mutex<State>, Condvar)) -> Option<()
     now.records.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")));
     now.heads.push(head);
     drop(now);
-    socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").ok()
+    let socket = reader.get_mut();
+    socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").and_then(|()| socket.flush()).ok()
 }
 
 fn ask(hub: &Hub) -> (u16, String) {

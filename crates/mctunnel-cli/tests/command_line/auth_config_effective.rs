@@ -3,7 +3,9 @@
 
 use crate::{
     audit_webhook::Receiver,
+    enrolment::OwnCa,
     rig::{Hub, Ran, Role, get, mctunnel, ran, request, run, until},
+    tls_servers::Tls,
 };
 use serde_json::Value;
 use std::{
@@ -194,6 +196,18 @@ fn audit_webhook_ca(way: Way) {
     let webhook = ["--insecure-no-auth", "--audit-webhook", "https://127.0.0.1:1/"];
     let refused = place.refused(way, &options, &webhook);
     assert!(refused.err.contains("error[MCT-TLS-CA-FILE]: ") && refused.err.contains("/no/such/ca.pem"), "{refused:?}");
+
+    let tls = Tls::new();
+    let receiver = Receiver::start_tls(&tls);
+    let (believed, other) = (place.write("receivers-ca.pem", &tls.ca), place.write("other-ca.pem", &Tls::new().ca));
+    let webhook = ["--insecure-no-auth", "--audit-webhook", &receiver.url];
+    let (hub, _) = place.serving(way, &[("audit-webhook-ca", &other)], &webhook);
+    until("the hub to say whom it does not believe", || hub.log().contains("invalid peer certificate").then_some(()));
+    assert!(receiver.records().is_empty(), "and it has sent nothing");
+    drop(hub);
+    let (mut hub, _) = place.serving(way, &[("audit-webhook-ca", &believed)], &webhook);
+    end(&mut hub);
+    assert_eq!(receiver.records().last().expect("a record")["event"], "stop");
 }
 
 fn audit_webhook_authorization_file(way: Way) {
@@ -215,13 +229,35 @@ fn audit_webhook_authorization_file(way: Way) {
 }
 
 fn audit_webhook_queue(way: Way) {
-    let refused = Place::new().refused(way, &[("audit-webhook-queue", "0")], &["--insecure-no-auth"]);
-    assert_refused(&refused, "MCT-CONFIG-BAD-VALUE");
+    let (place, receiver) = (Place::new(), Receiver::start());
+    assert_refused(&place.refused(way, &[("audit-webhook-queue", "0")], &["--insecure-no-auth"]), "MCT-CONFIG-BAD-VALUE");
+    receiver.hold(true);
+    let webhook = ["--insecure-no-auth", "--audit-webhook", &receiver.url];
+    let (hub, gateway) = place.serving(way, &[("audit-webhook-queue", "2")], &webhook);
+    assert!(served_of_a_hundred(&gateway) < 100, "two wait, and no more are taken");
+    drop(hub);
+    let (_hub, gateway) = place.serving(way, &[("audit-webhook-queue", "1000")], &webhook);
+    assert_eq!(served_of_a_hundred(&gateway), 100);
+    receiver.hold(false);
 }
 
 fn audit_on_full(way: Way) {
-    let refused = Place::new().refused(way, &[("audit-on-full", "drop")], &["--insecure-no-auth"]);
-    assert_refused(&refused, "MCT-CONFIG-BAD-VALUE");
+    let (place, receiver) = (Place::new(), Receiver::start());
+    assert_refused(&place.refused(way, &[("audit-on-full", "drop")], &["--insecure-no-auth"]), "MCT-CONFIG-BAD-VALUE");
+    receiver.hold(true);
+    let webhook = ["--insecure-no-auth", "--audit-webhook", &receiver.url, "--audit-webhook-queue", "2"];
+    let (hub, gateway) = place.serving(way, &[("audit-on-full", "refuse")], &webhook);
+    assert!(served_of_a_hundred(&gateway) < 100);
+    drop(hub);
+    let (_hub, gateway) = place.serving(way, &[("audit-on-full", "drop-and-count")], &webhook);
+    assert_eq!(served_of_a_hundred(&gateway), 100);
+    receiver.hold(false);
+}
+
+/// How many of a hundred requests were not refused for want of a record.
+fn served_of_a_hundred(gateway: &str) -> usize {
+    let statuses = (0..100).map(|_| status(gateway, None)).inspect(|status| assert!([404, 503].contains(status)));
+    statuses.filter(|status| *status == 404).count()
 }
 
 fn review_kubeconfig(way: Way) {
@@ -270,12 +306,46 @@ fn agent_ca(way: Way) {
     let place = Place::new();
     let refused = place.refused(way, &[("agent-ca", "/no/such/ca.pem")], &["--insecure-no-auth"]);
     assert!(refused.status == Some(1) && refused.err.contains("/no/such/ca.pem"), "{refused:?}");
+
+    let path = |name: &str| place.path(name).to_str().expect("UTF-8").to_owned();
+    let (data_dir, certificate, key) = (path("data"), path("tls.crt"), path("tls.key"));
+    OwnCa::new(&path("agents-ca.pem")).issue(&certificate, &key);
+    OwnCa::new(&path("other-ca.pem"));
+    let added = run(&["cluster", "add", "cluster-a", "--own-ca", "--data-dir", &data_dir]);
+    assert_eq!(added.status, Some(0), "{added:?}");
+    let agent = |name: &str, hub: &mut Role| {
+        let hub = hub.ready()["tunnel"].as_str().expect("an address").to_owned();
+        let own = ["agent", "--certificate", &certificate, "--key", &key, "--hub-ca", &path("data/pki/ca.pem"), "--hub", &hub];
+        Role::start(place.0.path(), name, &own, &[])
+    };
+    let (mut hub, _) = place.serving(way, &[("agent-ca", &path("other-ca.pem"))], &["--insecure-no-auth"]);
+    let stranger = agent("stranger", &mut hub);
+    until("the refusal", || stranger.log().contains("received fatal alert").then_some(()));
+    drop((stranger, hub));
+    let (mut hub, _) = place.serving(way, &[("agent-ca", &path("agents-ca.pem"))], &["--insecure-no-auth"]);
+    assert_eq!(agent("agent", &mut hub).ready()["cluster"], "cluster-a");
 }
 
 fn agent_cert_ttl(way: Way) {
     let place = Place::new();
     let refused = place.refused(way, &[("agent-cert-ttl", "0s")], &["--insecure-no-auth"]);
     assert_refused(&refused, "MCT-CONFIG-BAD-VALUE");
+    let (mut hub, _) = place.serving(way, &[("agent-cert-ttl", "50h")], &["--insecure-no-auth"]);
+    let tunnel = hub.ready()["tunnel"].as_str().expect("an address").to_owned();
+    let path = |name: &str| place.path(name).to_str().expect("UTF-8").to_owned();
+    let (data_dir, home) = (path("data"), path("home"));
+    let create = ["join-token", "create", "--cluster", "a", "--hub", &tunnel, "-o", "token", "--data-dir", &data_dir];
+    let token = run(&create).out.trim().to_owned();
+    let mut agent = Role::start(place.0.path(), "agent", &["agent", "--join-token", &token, "--data-dir", &home], &[]);
+    agent.ready();
+    let identity: Value = serde_json::from_str(&fs::read_to_string(path("home/identity.json")).expect("it")).expect("JSON");
+    let certificate = place.write("agent.crt", identity["identity"]["certificate_pem"].as_str().expect("text"));
+    let lasts = |hours: u32| {
+        let mut openssl = Command::new("openssl");
+        openssl.args(["x509", "-noout", "-in", &certificate, "-checkend", &(hours * 3600).to_string()]);
+        openssl.output().expect("openssl is part of the tests' machine").status.success()
+    };
+    assert!(lasts(49) && !lasts(51));
 }
 
 fn enrol_audience(way: Way) {

@@ -358,10 +358,10 @@ fn the_ca_is_shown_and_changed() {
 }
 
 /// A CA of the operator's, which issues for cluster-a.
-struct OwnCa(Issuer<'static, KeyPair>);
+pub(crate) struct OwnCa(Issuer<'static, KeyPair>);
 
 impl OwnCa {
-    fn new(file: &str) -> Self {
+    pub(crate) fn new(file: &str) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
@@ -370,7 +370,7 @@ impl OwnCa {
         Self(Issuer::new(params, key))
     }
 
-    fn issue(&self, certificate: &str, key_file: &str) {
+    pub(crate) fn issue(&self, certificate: &str, key_file: &str) {
         let mut params = CertificateParams::default();
         params.subject_alt_names = vec![SanType::URI("spiffe://mctunnel/cluster/cluster-a".try_into().expect("a URI"))];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];

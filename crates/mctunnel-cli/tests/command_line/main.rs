@@ -37,3 +37,4 @@ mod rig;
 mod secrets;
 mod service_accounts;
 mod tls_clients;
+mod tls_servers;

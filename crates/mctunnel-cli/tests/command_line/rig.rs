@@ -1,10 +1,11 @@
 //! Runs the real binary, to its end or until it is ready.
 
+use crate::tls_servers::{Tls, serve};
 use serde_json::Value;
 use std::{
     fs::{self, File},
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
     thread,
@@ -161,22 +162,25 @@ pub(crate) struct Greeter {
 
 impl Greeter {
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address").to_string();
-        thread::spawn(move || {
-            for socket in listener.incoming() {
-                let mut head = [0; 4096];
-                let Ok(mut socket) = socket else { continue };
-                let length = socket.read(&mut head).unwrap_or_default();
-                let head = String::from_utf8_lossy(&head[..length]).into_owned();
-                let asked = head.split(' ').nth(1).unwrap_or_default();
-                // Whoever went away needs no answer.
-                let _ = write!(
-                    socket,
-                    "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{asked}",
-                    asked.len()
-                );
-            }
+        Self::serve(None)
+    }
+
+    pub(crate) fn start_tls(tls: &Tls) -> Self {
+        Self::serve(Some(tls))
+    }
+
+    fn serve(tls: Option<&Tls>) -> Self {
+        let address = serve(tls, |connection| {
+            let mut head = [0; 4096];
+            let length = connection.read(&mut head).unwrap_or_default();
+            let head = String::from_utf8_lossy(&head[..length]).into_owned();
+            let asked = head.split(' ').nth(1).unwrap_or_default();
+            // Whoever went away needs no answer.
+            let _ = write!(
+                connection,
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{asked}",
+                asked.len()
+            );
         });
         Self { address }
     }

@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-/// A CA that signs for clients.
+/// A CA that signs for clients and for servers.
 pub(crate) struct Ca {
     pub(crate) pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -43,6 +43,19 @@ impl Ca {
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
         Shown { chain: vec![certificate.der().clone()], key: PrivatePkcs8KeyDer::from(key.serialize_der()) }
+    }
+}
+
+impl Ca {
+    /// A server with these names.
+    pub(crate) fn server(&self, names: &[&str]) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let mut params = CertificateParams::new(names).expect("names");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.is_ca = IsCa::ExplicitNoCa;
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        (vec![certificate.der().clone()], PrivatePkcs8KeyDer::from(key.serialize_der()).into())
     }
 }
 

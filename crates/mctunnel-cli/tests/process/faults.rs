@@ -4,6 +4,7 @@ use crate::rig::{Rig, Target, connect, echo, exchange, until};
 use std::time::Duration;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpSocket, TcpStream},
     task::JoinSet,
     time::Instant,
 };
@@ -43,7 +44,7 @@ async fn t44_opens_on_a_frozen_agent_fail_with_504_within_ten_seconds_and_others
     let mut opens = JoinSet::new();
     // The hub gives the tunnel up after 5 to 10 s of silence: before the later ones would have run out of patience themselves.
     let (at_once, later) = (Duration::ZERO, Duration::from_millis(2500));
-    for after in [[at_once; 50], [later; 50]].concat() {
+    for after in [[at_once; 1000], [later; 1000]].concat() {
         let (proxy, target) = (rig.connect.clone(), target.address.clone());
         opens.spawn(async move {
             // tidy: sleep because the hub shows to nobody how long an agent has been silent
@@ -53,7 +54,7 @@ async fn t44_opens_on_a_frozen_agent_fail_with_504_within_ten_seconds_and_others
         });
     }
     let pending = "mctunnel_opens_pending";
-    until("all of them to be counted", async || rig.metric(pending).await.filter(|count| *count >= 50.0)).await;
+    until("all of them to be counted", async || rig.metric(pending).await.filter(|count| *count >= 1000.0)).await;
     let mut slowest = Duration::ZERO;
     while !opens.is_empty() {
         let began = Instant::now();
@@ -104,4 +105,37 @@ async fn a_cut_connection_between_agent_and_hub_heals_by_itself() {
         waits.push(began.elapsed());
     }
     assert!(waits[0] <= Duration::from_secs(1), "healed in {waits:?}");
+}
+
+#[tokio::test]
+async fn t44_opens_to_a_target_that_never_accepts_fail_with_504_within_ten_seconds_and_are_pending_no_more() {
+    let rig = Rig::start().await;
+    let target = Target::start(echo).await;
+    // Linux lets one connection wait for a listener that lets none wait, and does not answer others.
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let deaf = socket.listen(0).expect("it listens");
+    let deaf_address = deaf.local_addr().expect("an address").to_string();
+    let _waiting = TcpStream::connect(&deaf_address).await.expect("the one");
+    let agent = rig.agent(&rig.add("c1").await, &[&target.address, &deaf_address]).await;
+    exchange(&rig.connect, "c1", &target.address, b"before").await.expect("served");
+    let descriptors = agent.descriptors();
+    let mut opens = JoinSet::new();
+    for _ in 0..2000 {
+        let (proxy, target) = (rig.connect.clone(), deaf_address.clone());
+        opens.spawn(async move {
+            let began = Instant::now();
+            (connect(&proxy, "c1", &target).await.expect_err("nobody accepts"), began.elapsed())
+        });
+    }
+    while let Some(open) = opens.join_next().await {
+        let (line, took) = open.expect("no panic");
+        assert!(line.starts_with("HTTP/1.1 504 "), "{line}");
+        assert!(took <= Duration::from_secs(10), "{took:?}");
+        if opens.len() % 100 == 0 {
+            exchange(&rig.connect, "c1", &target.address, b"unaffected").await.expect("served");
+        }
+    }
+    assert_eq!(rig.metric("mctunnel_opens_pending").await, Some(0.0));
+    until("the agent to have given up its sockets", async || (agent.descriptors() <= descriptors).then_some(())).await;
 }

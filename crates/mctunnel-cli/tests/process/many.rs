@@ -3,12 +3,14 @@
 use crate::{
     floods::{Bystander, web_agent},
     raw_h2::connect,
-    rig::{Rig, Target, echo, exchange, text, until},
+    rig::{PATIENCE, Rig, Target, echo, exchange, text, until},
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeSet;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    time::timeout,
 };
 
 #[tokio::test]
@@ -91,5 +93,43 @@ async fn t40_names_that_nobody_has_leave_no_trace_in_metrics_or_memory() {
         assert!(refused.contains(" 404 "), "{refused}");
     }
     assert!(series(&rig.admin).await.len() <= after.len() + 2);
+    bystander.ask().await;
+}
+
+/// So many clients that say nothing, or as many as the system lets this process have.
+fn idle_clients() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).expect("it may be raised");
+    let room = limit.maximum.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
+    15_000.min(room.saturating_sub(1000))
+}
+
+#[tokio::test]
+async fn t40_fifteen_thousand_idle_clients_keep_nobody_out_and_are_sent_away() {
+    let rig = Rig::start().await;
+    let (_agent, _web) = web_agent(&rig).await;
+    let gateway = text(&rig.hub.ready, "gateway");
+    let mut bystander = Bystander::new(&rig, &gateway).await;
+    bystander.ask().await;
+    let (descriptors, memory) = (rig.hub.descriptors(), rig.hub.resident());
+    let count = idle_clients();
+    let mut idle = Vec::with_capacity(count);
+    for n in 0..count {
+        idle.push(TcpStream::connect(&gateway).await.expect("queued by the system"));
+        if n % 100 == 0 {
+            bystander.ask().await;
+        }
+    }
+    // One that comes behind all of them, and one that was there before.
+    Bystander::new(&rig, &gateway).await.ask().await;
+    bystander.ask().await;
+    let cost = rig.hub.most_resident().saturating_sub(memory);
+    println!("{count} idle clients, +{cost} KiB");
+    assert!(cost <= 300 * 1024, "+{cost} KiB");
+    for mut client in idle {
+        let end = timeout(PATIENCE, client.read(&mut [0])).await.expect("in time");
+        assert!(!matches!(end, Ok(1..)), "nothing is said to who has said nothing");
+    }
+    until("their descriptors to be free", async || (rig.hub.descriptors() <= descriptors).then_some(())).await;
     bystander.ask().await;
 }

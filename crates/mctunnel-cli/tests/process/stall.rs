@@ -1,9 +1,14 @@
 //! A reader that never reads and a destination that never reads cost a bounded amount of memory, and nothing once they are gone.
 
-use crate::rig::{Rig, Target, echo, exchange, until};
+use crate::{
+    raw_h2::connect,
+    rig::{Rig, Target, echo, exchange, text, until},
+};
+use std::time::Duration;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    time::Instant,
 };
 
 const STALLED: u64 = 64;
@@ -71,4 +76,62 @@ async fn t42_stalled_streams_cost_at_most_a_mebibyte_each_and_nothing_once_close
     let mut socket = rig.open("c1", &echoing.address).await.expect("open");
     socket.write_all(b"!").await.expect("written");
     assert_eq!(socket.read_u8().await.expect("still alive"), b'!');
+}
+
+/// Answers a request with a body without end.
+async fn endless(mut socket: TcpStream) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") && socket.read_buf(&mut head).await.is_ok_and(|read| read > 0) {}
+    if socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n").await.is_ok() {
+        flood(socket).await;
+    }
+}
+
+#[tokio::test]
+async fn t42_a_thousand_clients_that_stop_reading_an_endless_body_cost_300_mebibytes_at_most_and_nothing_once_gone() {
+    const CLIENTS: usize = 1000;
+    const FOR: Duration = Duration::from_secs(5);
+    let rig = Rig::start().await;
+    let body = Target::start(endless).await;
+    let (service, pin) = ("--allow-service=default/body", format!("--pin-service=default/body:80={}", body.address));
+    let agent = rig.agent_with(&rig.add("c1").await, &[service, &pin]).await;
+    let gateway = text(&rig.hub.ready, "gateway");
+    let ask = async || {
+        let path = "/c1/api/v1/namespaces/default/services/http:body:80/proxy-service/";
+        let mut client = connect(&rig, &gateway, "http/1.1", "localhost", None).await;
+        let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        client.write_all(head.as_bytes()).await.expect("sent");
+        let mut answer = [0; 12];
+        client.read_exact(&mut answer).await.expect("an answer");
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        client
+    };
+    drop(ask().await);
+    let gone = async || (rig.metric("mctunnel_streams_open{cluster=\"c1\"}").await == Some(0.0)).then_some(());
+    until("the first to be gone", gone).await;
+    let before = [rig.hub.resident(), agent.resident()];
+    let mut stalled = Vec::new();
+    for _ in 0..CLIENTS {
+        stalled.push(ask().await);
+    }
+    let mut most = [0, 0];
+    let end = Instant::now() + FOR;
+    until("the time to be over", async || {
+        for (most, now) in most.iter_mut().zip([rig.hub.resident(), agent.resident()]) {
+            *most = now.max(*most);
+        }
+        (Instant::now() > end).then_some(())
+    })
+    .await;
+    println!("before {before:?} KiB, at most {most:?} KiB (hub, agent) with {CLIENTS} stalled clients");
+    for (before, most) in before.iter().zip(most) {
+        assert!(most - before <= 300 * 1024, "+{} KiB", most - before);
+    }
+    drop(stalled);
+    until("them to be gone", gone).await;
+    until("the memory to be as before", async || {
+        let now = [rig.hub.resident(), agent.resident()];
+        now.iter().zip(before).all(|(now, before)| *now <= before + before / 10 + 8 * 1024).then_some(())
+    })
+    .await;
 }
