@@ -62,6 +62,18 @@ const PLAN: &[Part] = &[
         tests: &[("mctunnel-agent", "lib")],
     },
     Part {
+        name: "services",
+        package: "mctunnel-kube",
+        files: &["service_allow.rs"],
+        tests: &[("mctunnel-kube", "lib")],
+    },
+    Part {
+        name: "checkpoint",
+        package: "mctunnel-gateway",
+        files: &["checkpoint.rs", "checkpoint/permit.rs"],
+        tests: &[("mctunnel-gateway", "lib"), ("mctunnel-gateway", "connect")],
+    },
+    Part {
         name: "names",
         package: "mctunnel-authn",
         files: &["names.rs", "chain.rs", "shown.rs", "oidc/claims.rs"],
@@ -80,6 +92,8 @@ const PLAN: &[Part] = &[
             "condition/variables.rs",
             "names.rs",
             "policy.rs",
+            "quota.rs",
+            "quota/bucket.rs",
             "rule.rs",
             "rule/asked.rs",
             "rule/cover.rs",
