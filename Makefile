@@ -40,7 +40,7 @@ SECONDS ?= 60
 MUTANTS ?=
 HELM ?= helm
 
-.PHONY: help demo test lint build bench e2e e2e-ready e2e-trust e2e-reports front h2spec floods blackhole report-soak soak run-hub run-agent \
+.PHONY: help demo test lint build bench e2e e2e-ready e2e-trust e2e-reports front h2spec scan slow browser floods blackhole report-soak soak run-hub run-agent \
 	join fuzz mutants charts docs install-tools clean
 
 help: ## List the targets
@@ -111,6 +111,18 @@ front: build ## Ambiguous requests through haproxy, nginx, envoy and traefik in 
 h2spec: build ## The conformance suite of HTTP/2 against the gateway (T39)
 	e2e/front/run tools
 	MCTUNNEL="$(MCTUNNEL)" e2e/front/run h2spec
+
+scan: build ## What the listeners say to old TLS, weak suites and wrong certificates: openssl, sslscan, testssl.sh (T21, 6 minutes)
+	e2e/front/scan tools
+	MCTUNNEL="$(MCTUNNEL)" e2e/front/scan tls
+
+slow: build ## Slow clients, and 15,000 of them: slowhttptest and more (T40, 6 minutes)
+	e2e/front/scan tools
+	MCTUNNEL="$(MCTUNNEL)" e2e/front/scan slow
+
+browser: build ## What pages of other sites can make a real Chromium do at the gateway (T33, T34; node)
+	e2e/front/browser/run tools
+	MCTUNNEL="$(MCTUNNEL)" e2e/front/browser/run check
 
 floods: ## Each flood of HTTP/2 frames for 30 s, against the gateway and the tunnel listener (T38)
 	MCTUNNEL_FLOOD_SECONDS=30 $(CARGO) test --locked --package mctunnel-cli --test process -- --test-threads=1 --nocapture t38
