@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Bytes of each stream in down and up
     #[arg(long, default_value_t = 1_000_000_000)]
     bytes: u64,
-    /// How long each phase is measured in echo, open, get, mixed and stall
+    /// How long each phase is measured in echo, open, get, turns, mixed and stall
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
     /// Pings per second in mixed, stall and paced, sent whether or not the last one was answered
@@ -55,6 +55,8 @@ enum Mode {
     Open,
     /// Small HTTP requests on kept-alive connections
     Get,
+    /// The same, for one phase after each line on standard input
+    Turns,
     /// A pinger alone, then beside bulk downloads
     Mixed,
     /// A pinger and bulk downloads, without and with streams that nobody reads
@@ -69,8 +71,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // One thread: a client that does little should not spend its time on waking its own threads.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        if args.mode == Mode::Hold {
-            return hold(&args.route, args.streams).await;
+        match args.mode {
+            Mode::Hold => return hold(&args.route, args.streams).await,
+            Mode::Turns => return get::in_turns(&args.route, args.streams, phase(args)?).await,
+            _ => {}
         }
         let outcome = timeout(DEADLINE, measure(args)).await.context("the load did not come to an end")??;
         report::line(&outcome.to_string())
@@ -82,7 +86,7 @@ const DEADLINE: Duration = Duration::from_secs(300);
 
 async fn measure(args: &Args) -> Result<Value> {
     let route = &args.route;
-    let phase = Duration::try_from_secs_f64(args.seconds).context("--seconds")?;
+    let phase = phase(args)?;
     match args.mode {
         Mode::Down => bulk::download(route, args.streams, args.bytes).await,
         Mode::Up => bulk::upload(route, args.streams, args.bytes).await,
@@ -95,8 +99,12 @@ async fn measure(args: &Args) -> Result<Value> {
             stall::run(route, stall::Plan { bulk, stalled, rate, phase, pairs }).await
         }
         Mode::Paced => ping::until_told(route, args.rate).await,
-        Mode::Hold => bail!("holding is not a measurement"),
+        Mode::Hold | Mode::Turns => bail!("that is for whoever starts this program, who measures"),
     }
+}
+
+fn phase(args: &Args) -> Result<Duration> {
+    Duration::try_from_secs_f64(args.seconds).context("--seconds")
 }
 
 async fn hold(route: &Route, count: usize) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
     process::{Child, ChildStdin, Command, Stdio},
 };
 
@@ -47,6 +47,13 @@ impl Process {
     pub(crate) fn json(&mut self) -> Result<Value> {
         let line = self.line()?;
         serde_json::from_str(&line).with_context(|| format!("{} printed {line:?}", self.name))
+    }
+
+    /// Gives the process its turn; gives the line it prints then, as JSON.
+    pub(crate) fn turn(&mut self) -> Result<Value> {
+        let stdin = self.stdin.as_mut().with_context(|| format!("{} cannot be told anything", self.name))?;
+        stdin.write_all(b"\n").with_context(|| format!("{} ended", self.name))?;
+        self.json()
     }
 
     /// Tells the process to stop; gives the first line it prints, as JSON.

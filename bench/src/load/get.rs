@@ -6,41 +6,21 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     task::JoinSet,
     time::Instant,
 };
 
 use crate::{
     latency::Latency,
+    report,
     route::{Connected, Route},
 };
 
-/// Each connection sends at least one request, however short the phase.
 pub(crate) async fn closed_loop(route: &Route, connections: usize, phase: Duration) -> Result<Value> {
-    let mut clients = Vec::with_capacity(connections);
-    for _ in 0..connections {
-        clients.push(Client::connect(route).await?);
-    }
+    let mut clients = Clients::connect(route, connections).await?;
     let started = Instant::now();
-    let mut tasks = JoinSet::new();
-    for mut client in clients {
-        tasks.spawn(async move {
-            let mut samples = Vec::new();
-            loop {
-                let sent = Instant::now();
-                client.get().await?;
-                samples.push(sent.elapsed());
-                if started.elapsed() >= phase {
-                    return anyhow::Ok(samples);
-                }
-            }
-        });
-    }
-    let mut samples = Vec::new();
-    while let Some(ended) = tasks.join_next().await {
-        samples.extend(ended??);
-    }
+    let samples = clients.work(phase).await?;
     let per_second = samples.len() as f64 / started.elapsed().as_secs_f64();
     Ok(json!({
         "mode": "get",
@@ -49,6 +29,56 @@ pub(crate) async fn closed_loop(route: &Route, connections: usize, phase: Durati
         "per_s": per_second,
         "get": Latency::of(samples)?.to_json(),
     }))
+}
+
+/// A phase for each line on standard input, on the same connections: whoever takes turns with others does not pay for beginning anew.
+pub(crate) async fn in_turns(route: &Route, connections: usize, phase: Duration) -> Result<()> {
+    let mut clients = Clients::connect(route, connections).await?;
+    let mut turns = BufReader::new(tokio::io::stdin()).lines();
+    while turns.next_line().await?.is_some() {
+        let count = clients.work(phase).await?.len();
+        report::line(&json!({ "mode": "turns", "streams": connections, "count": count }).to_string())?;
+    }
+    Ok(())
+}
+
+/// Connections that stay.
+struct Clients(Vec<Client>);
+
+impl Clients {
+    async fn connect(route: &Route, connections: usize) -> Result<Self> {
+        let mut clients = Vec::with_capacity(connections);
+        for _ in 0..connections {
+            clients.push(Client::connect(route).await?);
+        }
+        Ok(Self(clients))
+    }
+
+    /// Requests on all of them; how long each took. Each connection sends at least one, however short the phase.
+    async fn work(&mut self, phase: Duration) -> Result<Vec<Duration>> {
+        let started = Instant::now();
+        let mut tasks = JoinSet::new();
+        for mut client in self.0.drain(..) {
+            tasks.spawn(async move {
+                let mut samples = Vec::new();
+                loop {
+                    let sent = Instant::now();
+                    client.get().await?;
+                    samples.push(sent.elapsed());
+                    if started.elapsed() >= phase {
+                        return anyhow::Ok((client, samples));
+                    }
+                }
+            });
+        }
+        let mut all = Vec::new();
+        while let Some(ended) = tasks.join_next().await {
+            let (client, samples) = ended??;
+            self.0.push(client);
+            all.extend(samples);
+        }
+        Ok(all)
+    }
 }
 
 /// One connection.

@@ -1,6 +1,6 @@
 //! What it costs the hub to know who asks and whether they may: CPU seconds of its process per request, with a policy of 1,000 rules
-//! and 10,000 bindings, to those of a hub that asks nobody. Both are visited in every round, on the same machine. The one that asks
-//! nobody is visited without a credential, which is what is judged, and with it: that tells what checking costs from what a longer head does.
+//! and 10,000 bindings, to those of a hub that asks nobody, on the same machine and in the same seconds. The one that asks nobody is
+//! visited without a credential, which is what is judged, and with it: that tells what checking costs from what a longer head does.
 
 mod credentials;
 mod issuer;
@@ -13,9 +13,10 @@ use anyhow::Result;
 use self::{credentials::Credentials, issuer::Issuer};
 use super::{
     Bench,
-    rounds::{load, number},
+    rounds::{load_process, number},
 };
 use crate::{
+    process::Process,
     report::line,
     route::Shown,
     subject::{Gate, Kind, Subject, Tunnel, http_target},
@@ -32,27 +33,19 @@ pub(crate) fn measure(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     let (_target, address) = http_target(bench.haproxy, &dir)?;
     let issuer = Issuer::start()?;
     let credentials = Credentials::make(&dir, &issuer)?;
-    let pair = |name: &str, is_plain: bool| -> Result<Pair> {
-        let open = Tunnel::start(binary, &dir.join(format!("{name}-open")), is_plain, &Gate::Open)?;
-        let guarded = Tunnel::start(binary, &dir.join(format!("{name}-guarded")), is_plain, &credentials.gate())?;
-        let key = guarded.api_key(credentials::USER, &credentials::groups(""))?;
-        let ca = |tunnel: &Tunnel| (!is_plain).then(|| tunnel.ca());
-        let cas = (ca(&open), ca(&guarded));
-        Ok(Pair { open: open.with_api(&address, None)?, guarded: guarded.with_api(&address, None)?, key, cas })
-    };
-    let (plain, tls) = (pair("plain", true)?, pair("tls", false)?);
-    let ways = [
-        Way { metric: Metric::ApiKeyCpu, pair: &plain, shown: Shown::token(&plain.key) },
-        Way { metric: Metric::JwtCpu, pair: &plain, shown: Shown::token(&issuer.token(credentials::USER)?) },
-        Way { metric: Metric::CertificateCpu, pair: &tls, shown: credentials.certificate() },
-    ];
-    for way in &ways {
-        way.visit(bench.plan.seconds.min(0.5))?;
-    }
     for round in 1..=bench.plan.rounds {
+        // With new processes: where their memory lies is luck, and luck is to change from round to round.
+        let pair = |name: &str, is_plain: bool| -> Result<Pair> {
+            Pair::start(binary, &dir.join(format!("{name}-{round}")), is_plain, &credentials, &address)
+        };
+        let (plain, tls) = (pair("plain", true)?, pair("tls", false)?);
+        let ways = [
+            Way { metric: Metric::ApiKeyCpu, pair: &plain, shown: Shown::token(&plain.key) },
+            Way { metric: Metric::JwtCpu, pair: &plain, shown: Shown::token(&issuer.token(credentials::USER)?) },
+            Way { metric: Metric::CertificateCpu, pair: &tls, shown: credentials.certificate() },
+        ];
         for way in &ways {
-            // Which one is first matters to neither more often than to the other.
-            let [none, without, with] = way.visit_in_turn(bench.plan.seconds, round % 2 == 0)?;
+            let [none, without, with] = way.measure(bench.plan.seconds)?;
             figures.add(way.metric, Kind::Tunnel, with / none);
             if way.metric == Metric::JwtCpu {
                 figures.add(Metric::JwtToSameCpu, Kind::Tunnel, with / without);
@@ -79,6 +72,18 @@ struct Pair {
     cas: (Option<std::path::PathBuf>, Option<std::path::PathBuf>),
 }
 
+impl Pair {
+    /// Starts both, in front of the same target.
+    fn start(binary: &Path, dir: &Path, is_plain: bool, credentials: &Credentials, target: &str) -> Result<Self> {
+        let open = Tunnel::start(binary, &dir.join("open"), is_plain, &Gate::Open)?;
+        let guarded = Tunnel::start(binary, &dir.join("guarded"), is_plain, &credentials.gate())?;
+        let key = guarded.api_key(credentials::USER, &credentials::groups(""))?;
+        let ca = |tunnel: &Tunnel| (!is_plain).then(|| tunnel.ca());
+        let cas = (ca(&open), ca(&guarded));
+        Ok(Self { open: open.with_api(target, None)?, guarded: guarded.with_api(target, None)?, key, cas })
+    }
+}
+
 /// One kind of credential.
 struct Way<'a> {
     metric: Metric,
@@ -88,40 +93,57 @@ struct Way<'a> {
 
 impl Way<'_> {
     /// CPU seconds of the hubs per request: of the one that asks nobody, without and with a credential, and of the one that asks.
-    fn visit_in_turn(&self, seconds: f64, guarded_first: bool) -> Result<[f64; 3]> {
-        if guarded_first {
-            let with = self.guarded(seconds)?;
-            let without = self.open(&self.shown, seconds)?;
-            return Ok([self.open(&Shown::default(), seconds)?, without, with]);
+    /// They take short turns, in one order and then in the other, so that a change of the machine's mood meets all alike.
+    fn measure(&self, seconds: f64) -> Result<[f64; 3]> {
+        let Pair { open, guarded, cas: (open_ca, guarded_ca), .. } = self.pair;
+        let turn = seconds / TURNS_OF_A_VISIT;
+        let mut clients = [
+            Client::start(open, &Shown::default(), open_ca.as_deref(), turn)?,
+            Client::start(open, &self.shown, open_ca.as_deref(), turn)?,
+            Client::start(guarded, &self.shown, guarded_ca.as_deref(), turn)?,
+        ];
+        for client in &mut clients {
+            client.turn()?;
+            (client.spent, client.requests) = (0.0, 0.0);
         }
-        self.visit(seconds)
-    }
-
-    fn visit(&self, seconds: f64) -> Result<[f64; 3]> {
-        let none = self.open(&Shown::default(), seconds)?;
-        Ok([none, self.open(&self.shown, seconds)?, self.guarded(seconds)?])
-    }
-
-    fn open(&self, shown: &Shown, seconds: f64) -> Result<f64> {
-        per_request(&self.pair.open, shown, self.pair.cas.0.as_deref(), seconds)
-    }
-
-    fn guarded(&self, seconds: f64) -> Result<f64> {
-        per_request(&self.pair.guarded, &self.shown, self.pair.cas.1.as_deref(), seconds)
+        for _ in 0..PAIRS_OF_TURNS {
+            clients.iter_mut().try_for_each(Client::turn)?;
+            clients.iter_mut().rev().try_for_each(Client::turn)?;
+        }
+        Ok(clients.map(|client| client.spent / client.requests))
     }
 }
 
-fn per_request(subject: &Subject, shown: &Shown, ca: Option<&Path>, seconds: f64) -> Result<f64> {
-    let seconds = seconds.to_string();
-    let mut args: Vec<String> =
-        ["--mode", "get", "--streams", CONNECTIONS, "--seconds", &seconds, "--path", PATH].map(str::to_owned).into();
-    args.extend(shown.args());
-    if let Some(ca) = ca {
-        args.extend(["--tls-ca".to_owned(), ca.display().to_string()]);
+const TURNS_OF_A_VISIT: f64 = 4.0;
+const PAIRS_OF_TURNS: usize = 5;
+
+/// Asks one hub in one way whenever it is its turn.
+struct Client<'a> {
+    subject: &'a Subject,
+    load: Process,
+    /// CPU seconds of the hub during its turns.
+    spent: f64,
+    requests: f64,
+}
+
+impl<'a> Client<'a> {
+    fn start(subject: &'a Subject, shown: &Shown, ca: Option<&Path>, seconds: f64) -> Result<Self> {
+        let seconds = seconds.to_string();
+        let mut args: Vec<String> =
+            ["--mode", "turns", "--streams", CONNECTIONS, "--seconds", &seconds, "--path", PATH].map(str::to_owned).into();
+        args.extend(shown.args());
+        if let Some(ca) = ca {
+            args.extend(["--tls-ca".to_owned(), ca.display().to_string()]);
+        }
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        Ok(Self { subject, load: load_process(subject, &args)?, spent: 0.0, requests: 0.0 })
     }
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let before = subject.nearest_cpu_seconds()?;
-    let outcome = load(subject, &args)?;
-    let spent = subject.nearest_cpu_seconds()? - before;
-    Ok(spent / number(&outcome, "/count")?)
+
+    fn turn(&mut self) -> Result<()> {
+        let before = self.subject.nearest_cpu_seconds()?;
+        let outcome = self.load.turn()?;
+        self.spent += self.subject.nearest_cpu_seconds()? - before;
+        self.requests += number(&outcome, "/count")?;
+        Ok(())
+    }
 }
