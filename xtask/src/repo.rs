@@ -93,10 +93,10 @@ fn is_text(path: &str) -> bool {
     NAMES.contains(&path) || ENDINGS.iter().any(|ending| path.ends_with(ending)) || is_script(path)
 }
 
-/// What `e2e/` runs has no ending, or is Python.
+/// What `e2e/` runs has no ending, or is Python or JavaScript.
 fn is_script(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
-    path.starts_with("e2e/") && (name.ends_with(".py") || !name.contains('.'))
+    path.starts_with("e2e/") && (name.ends_with(".py") || name.ends_with(".mjs") || !name.contains('.'))
 }
 
 fn slashed(path: &Path) -> String {

@@ -66,10 +66,14 @@ pub(crate) fn rewritten(repo: &Repo) -> Result<String> {
 fn linked(places: &[String]) -> String {
     let links = places.iter().map(|place| {
         let name = place.rsplit_once("crates/").map_or(place.as_str(), |(_, name)| name);
-        format!("[{}](../../{place})", name.trim_end_matches(".rs").trim_end_matches(".py"))
+        let name = ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
+        format!("[{name}](../../{place})")
     });
     links.collect::<Vec<_>>().join(", ")
 }
+
+/// What a reader can do without.
+const ENDINGS: [&str; 3] = [".rs", ".py", ".mjs"];
 
 /// The number a row begins with: `| T07 | ...`.
 fn number(line: &str) -> Option<String> {
@@ -119,11 +123,12 @@ mod tests {
             ("crates/b/tests/x.rs", "fn t01_there() {}\n"),
             ("e2e/run", "check \"T02 it holds\" holds # T01\n"),
             ("e2e/front/all.py", "print(f\"T02 {name}\")\n"),
+            ("e2e/front/page.mjs", "check(\"T02 a page\", []);\n"),
         ]);
         let text = rewritten(&repo).unwrap();
         let both = "[a/src/lib](../../crates/a/src/lib.rs)";
         let there = "[b/tests/x](../../crates/b/tests/x.rs)";
-        let scripts = "[e2e/front/all](../../e2e/front/all.py), [e2e/run](../../e2e/run)";
+        let scripts = "[e2e/front/all](../../e2e/front/all.py), [e2e/front/page](../../e2e/front/page.mjs), [e2e/run](../../e2e/run)";
         assert_eq!(
             text,
             format!("{ROWS}| T01 | a | b | {both}, {there} |\n| T02 | c | d | {both}, {scripts} |\nmore\n")
