@@ -1,8 +1,8 @@
 //! Requests that a web page makes a browser send. The page chooses them, the browser adds what it has: cookies, the user's client
 //! certificate, a place inside the network.
 //!
-//! The gateway takes no cookies and sets none. What is left is refused here: a foreign page's request that stands on anything but a token,
-//! which a page can only send if it has it; and, from who comes in as nobody, a name that somebody else's DNS has led here.
+//! The gateway takes no cookies and sets none. What is left is refused here: a foreign page's request that stands on anything but a token
+//! that counts, which a page can only send if it has it; and, from who comes in as nobody, a name that somebody else's DNS has led here.
 
 use super::credential;
 use http::{HeaderMap, Uri, header, request::Parts};
@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Browsed {
     /// The page is of another origin.
-    #[error("a page of another origin made this request, and it shows no token")]
+    #[error("a page of another origin made this request, and it shows no token that counts")]
     ForeignOrigin,
     /// The name is not one of the gateway's.
     #[error("this gateway does not go by the name that the request has as its host")]
@@ -25,7 +25,7 @@ impl Browsed {
         match self {
             Self::ForeignOrigin => ErrorCode {
                 code: "MCT-HTTP-FOREIGN-ORIGIN",
-                remedy: "send a token, or serve the page from the gateway's own origin; CORS is not offered",
+                remedy: "send a token that the hub knows, or serve the page from the gateway's own origin; CORS is not offered",
             },
             Self::UnknownHost => ErrorCode {
                 code: "MCT-HTTP-UNKNOWN-HOST",
@@ -35,11 +35,19 @@ impl Browsed {
     }
 }
 
-/// Whether the page is of our own origin. A token that a page had to have to send it counts for the page.
-pub(super) fn check_origin(parts: &Parts) -> Result<(), Browsed> {
-    if credential::has_token(&parts.headers) {
-        return Ok(());
-    }
+/// Before somebody is asked who it is: whether the page is of our own origin. A token that a page had to have to send it counts for the
+/// page; if it turns out to be nobody's, see below.
+pub(super) fn check_page(parts: &Parts) -> Result<(), Browsed> {
+    if credential::has_token(&parts.headers) { Ok(()) } else { check_origin(parts) }
+}
+
+/// Of somebody who comes in as nobody: a token has said nothing, any page can make one up.
+pub(super) fn check_page_of_nobody(parts: &Parts, hosts: Option<&BTreeSet<String>>) -> Result<(), Browsed> {
+    check_origin(parts)?;
+    check_host(parts, hosts)
+}
+
+fn check_origin(parts: &Parts) -> Result<(), Browsed> {
     let host = host_of(&parts.uri, &parts.headers);
     let mut origins = parts.headers.get_all(header::ORIGIN).iter();
     let mut sites = parts.headers.get_all("sec-fetch-site").iter();
@@ -49,11 +57,11 @@ pub(super) fn check_origin(parts: &Parts) -> Result<(), Browsed> {
     if foreign { Err(Browsed::ForeignOrigin) } else { Ok(()) }
 }
 
-/// Whether somebody who comes in as nobody came by a name of ours.
-pub(super) fn check_host(parts: &Parts, hosts: Option<&BTreeSet<String>>) -> Result<(), Browsed> {
+/// Whether a browser came by a name of ours.
+fn check_host(parts: &Parts, hosts: Option<&BTreeSet<String>>) -> Result<(), Browsed> {
     let host = host_of(&parts.uri, &parts.headers);
     let strange = hosts.is_some_and(|known| is_of_a_browser(&parts.headers) && !is_known(host, known));
-    if strange && !credential::has_token(&parts.headers) { Err(Browsed::UnknownHost) } else { Ok(()) }
+    if strange { Err(Browsed::UnknownHost) } else { Ok(()) }
 }
 
 /// Whether a browser sent it: by what every browser adds, a page cannot leave out, and other clients do not send unasked.
@@ -101,14 +109,25 @@ mod tests {
     use super::*;
     use http::Request;
 
-    fn checked(host: &str, fields: &[(&str, &str)], known: Option<&[&str]>) -> Result<(), Browsed> {
+    fn parts_of(host: &str, fields: &[(&str, &str)]) -> Parts {
         let mut request = Request::get("/c/api").header("host", host);
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    /// Of somebody who turns out to be a user, or nobody where names are asked about.
+    fn checked(host: &str, fields: &[(&str, &str)], known: Option<&[&str]>) -> Result<(), Browsed> {
+        let parts = parts_of(host, fields);
+        check_page(&parts)?;
+        known.map_or(Ok(()), |known| nobody(host, fields, Some(known)))
+    }
+
+    /// Of somebody who turns out to be nobody.
+    fn nobody(host: &str, fields: &[(&str, &str)], known: Option<&[&str]>) -> Result<(), Browsed> {
         let known = known.map(|names| names.iter().map(|&name| name.to_owned()).collect());
-        let parts = request.body(()).unwrap().into_parts().0;
-        check_origin(&parts).and_then(|()| check_host(&parts, known.as_ref()))
+        check_page_of_nobody(&parts_of(host, fields), known.as_ref())
     }
 
     #[test]
@@ -135,10 +154,12 @@ mod tests {
             }
             let token = [("origin", origin), ("authorization", "Bearer t")];
             assert_eq!(checked(host, &token, None), Ok(()), "{host} {origin}");
+            assert_eq!(nobody(host, &token, None), Err(Browsed::ForeignOrigin), "nobody's token: {host} {origin}");
         }
         let in_protocols = "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.dG9rZW4";
         let fields = [("origin", "https://console.example"), ("sec-websocket-protocol", in_protocols)];
         assert_eq!(checked("hub.example", &fields, None), Ok(()));
+        assert_eq!(nobody("hub.example", &fields, None), Err(Browsed::ForeignOrigin));
         let two = [("origin", "https://hub.example"), ("origin", "https://evil.example")];
         assert_eq!(checked("hub.example", &two, None), Err(Browsed::ForeignOrigin));
     }
@@ -171,6 +192,7 @@ mod tests {
             assert_eq!(checked("hub.example", &link, None), Err(Browsed::ForeignOrigin), "{site}");
             let token = [("sec-fetch-site", site), ("authorization", "Bearer t")];
             assert_eq!(checked("hub.example", &token, None), Ok(()), "{site}");
+            assert_eq!(nobody("hub.example", &token, None), Err(Browsed::ForeignOrigin), "nobody's token: {site}");
         }
         for site in ["same-origin", "none"] {
             assert_eq!(checked("hub.example", &[("sec-fetch-site", site)], None), Ok(()), "{site}");
@@ -193,7 +215,8 @@ mod tests {
                 assert_eq!(checked(host, &[sign], known), Err(Browsed::UnknownHost), "{host} {sign:?}");
                 assert_eq!(checked(host, &[sign], None), Ok(()), "{host}: clients authenticate");
                 let token = ("authorization", "Bearer t");
-                assert_eq!(checked(host, &[sign, token], known), Ok(()), "{host} {sign:?}");
+                assert_eq!(nobody(host, &[sign, token], known), Err(Browsed::UnknownHost), "{host} {sign:?}");
+                assert_eq!(checked(host, &[sign, token], None), Ok(()), "a user's token: {host} {sign:?}");
             }
             let own = format!("http://{host}");
             // No page has an origin without a name.

@@ -133,6 +133,20 @@ async fn t34_where_nobody_is_asked_who_they_are_a_strange_name_is_misdirected() 
         let answer = rig.once(&request("POST", host, &own)).await;
         assert!(answer.starts_with("HTTP/1.1 421 "), "{host}: {answer}");
     }
+    // A made-up token makes nobody a user: a page can send one, and where names are led here it can even read the answer.
+    let token = "Authorization: Bearer made-up\r\n";
+    for (host, more, refused) in [
+        ("attacker.test", "Accept-Language: en\r\n", "421 "),
+        ("localhost", "Origin: https://evil.example\r\n", "403 "),
+        ("localhost", "Sec-Fetch-Site: cross-site\r\n", "403 "),
+    ] {
+        let answer = rig.once(&request("GET", host, &format!("{more}{token}"))).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {refused}")), "{host}: {answer}");
+    }
+    let in_protocols = "Origin: https://evil.example\r\n\
+        Sec-WebSocket-Protocol: a, base64url.bearer.authorization.k8s.io.eA\r\n";
+    let answer = rig.once(&upgrade("localhost", in_protocols)).await;
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
     assert_eq!(target.seen.lock().len(), 0);
     for host in ["hub.example", "localhost:8080", "127.0.0.1", "[::1]:8080"] {
         let answer = rig.once(&request("GET", host, "Accept-Language: en\r\n")).await;
