@@ -20,6 +20,15 @@ use mctunnel_core::{
 use permit::{Extent, Permits};
 use std::sync::Arc;
 
+/// Who a client is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identified {
+    /// Who.
+    pub identity: Identity,
+    /// Which credentials counted then, as [`DynAuthenticate::generation`] says.
+    pub as_of: u64,
+}
+
 /// Decides about requests and records them. Cheap to clone; all clones are the same checkpoint.
 #[derive(Debug, Clone)]
 pub struct Checkpoint {
@@ -81,8 +90,15 @@ impl Checkpoint {
     }
 
     /// Step 1.
-    pub async fn identify(&self, evidence: &Evidence) -> Result<Identity, Unauthenticated> {
-        self.authenticate.authenticate(evidence).await
+    pub async fn identify(&self, evidence: &Evidence) -> Result<Identified, Unauthenticated> {
+        // Looked at first: what is revoked while we find out makes it somebody of the old credentials.
+        let as_of = self.as_of();
+        Ok(Identified { identity: self.authenticate.authenticate(evidence).await?, as_of })
+    }
+
+    /// Which credentials count now, for somebody who is not asked who it is.
+    pub(crate) fn as_of(&self) -> u64 {
+        self.authenticate.generation()
     }
 
     /// Step 3. What is allowed gets a permit, to be held as long as what is opened with it lives.
@@ -99,7 +115,7 @@ impl Checkpoint {
     fn admit_as(&self, extent: Extent, admitted: Admitted, recording: &Recording) -> Result<Permit, Decision> {
         // Looked at first: rules that change while we decide make the permit one of the old rules.
         let generations = self.permits.generations();
-        let decision = extent.decide(&*self.authorize, &admitted.access());
+        let decision = self.permits.decide(&admitted, extent, generations);
         let place = if decision.is_allowed() { self.limit.take(&admitted.access()) } else { Err(decision.clone()) };
         recording.decided(&admitted, place.as_ref().err().unwrap_or(&decision));
         Ok(self.permits.issue((admitted, extent), generations, place?))

@@ -44,7 +44,7 @@ mod tls;
 pub mod http;
 
 pub use adapter::{Client, Gateway, HubAdapter};
-pub use checkpoint::{Admitted, Checkpoint, Permit, Recording};
+pub use checkpoint::{Admitted, Checkpoint, Identified, Permit, Recording};
 pub use connect::{ConnectAdapter, ConnectConfig, Refusal};
 pub use http::{ForwardError, ForwardedBody, HttpAdapter, HttpConfig, HttpForward, Onward};
 pub use open_stream::OpenStream;

@@ -130,6 +130,7 @@ impl<O: Open> SniAdapter<O> {
     fn admit(&self, destination: &Destination, peer: IpAddr, recording: &Recording) -> Result<Permit, Refused> {
         let admitted = Admitted {
             identity: Identity::Anonymous,
+            as_of: self.checkpoint.as_of(),
             destination: destination.clone(),
             action: Action::Bytes,
             protocol: Protocol::tcp(),

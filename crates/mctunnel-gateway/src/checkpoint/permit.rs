@@ -25,6 +25,9 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct Admitted {
     /// Who.
     pub identity: Identity,
+    /// Which credentials counted when that was found out: what was revoked since then admits nobody. See
+    /// [`Identified`](super::Identified).
+    pub as_of: u64,
     /// Where to.
     pub destination: Destination,
     /// What.
@@ -37,10 +40,12 @@ pub struct Admitted {
 
 impl Admitted {
     pub(super) fn access(&self) -> Access<'_> {
-        let Self { identity, destination, action, protocol, source } = self;
+        let Self { identity, as_of: _, destination, action, protocol, source } = self;
         Access { identity, destination, action, protocol, source: *source }
     }
 }
+
+const REVOKED: &str = "the credential was revoked";
 
 /// How much of what was asked for has to be allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,6 +170,15 @@ impl Permits {
         Generations { credentials: self.authenticate.generation(), rules: self.authorize.generation() }
     }
 
+    /// Whether the rules allow it, and the credential still counts: a client that shows one and takes its time with the rest of its
+    /// request must not get past its revocation.
+    pub(super) fn decide(&self, admitted: &Admitted, extent: Extent, now: Generations) -> Decision {
+        if admitted.as_of != now.credentials && !self.authenticate.still_holds(&admitted.identity) {
+            return Decision::denied(REVOKED);
+        }
+        extent.decide(&*self.authorize, &admitted.access())
+    }
+
     pub(super) fn issue(
         self: &Arc<Self>,
         (admitted, extent): (Admitted, Extent),
@@ -216,7 +230,7 @@ impl Permits {
             return None;
         }
         if !self.authenticate.still_holds(&admitted.identity) {
-            return Some("the credential was revoked".into());
+            return Some(REVOKED.into());
         }
         match extent.decide(&*self.authorize, &admitted.access()) {
             Decision::Denied { rule } => Some(rule),

@@ -88,7 +88,8 @@ fn request_of(name: &str, expires: Option<SystemTime>) -> Admitted {
     let mut user = User::new(name, "test");
     user.expires = expires;
     let destination = Destination { cluster: "c1".parse().unwrap(), target: Target::KubeApi };
-    Admitted { identity: user.into(), destination, action: Action::Bytes, protocol: Protocol::tcp(), source: None }
+    let (action, protocol) = (Action::Bytes, Protocol::tcp());
+    Admitted { identity: user.into(), as_of: 0, destination, action, protocol, source: None }
 }
 
 fn permit(checkpoint: &Checkpoint, name: &str, expires: Option<SystemTime>) -> Permit {
@@ -107,6 +108,22 @@ async fn t32_a_rule_that_changed_cuts_those_it_denies_and_nobody_else() {
     let reason = tokio::time::timeout(Duration::from_secs(5), alice.revoked()).await.unwrap();
     assert_eq!(&*reason, "rule 7");
     assert!(tokio::time::timeout(Duration::from_secs(30), bob.revoked()).await.is_err());
+}
+
+#[tokio::test]
+async fn t32_who_was_revoked_between_showing_a_credential_and_being_admitted_is_not() {
+    let (checkpoint, world, book) = checkpoint();
+    let admit = |name, as_of| {
+        let recording = checkpoint.record("test", name).unwrap();
+        checkpoint.admit(Admitted { as_of, ..request_of(name, None) }, &recording)
+    };
+    let before = checkpoint.identify(&Evidence::default()).await.unwrap().as_of;
+    *world.revoked.lock() = Some("alice");
+    world.generation.fetch_add(1, Ordering::SeqCst);
+    let refused = admit("alice", before).unwrap_err();
+    assert_eq!(refused, Decision::denied("the credential was revoked"));
+    assert_eq!(*book.0.lock(), ["alice 0 the credential was revoked None"]);
+    assert!(admit("bob", before).is_ok(), "whose credential still counts is not asked again");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use super::{
     request::{self, Routed},
 };
 use crate::{
-    Admitted, Permit, Recording,
+    Admitted, Identified, Permit, Recording,
     meter::{Account, Metered},
     open_stream::{Held, OpenStream},
 };
@@ -134,11 +134,11 @@ async fn pass_checkpoint<O: Open>(
     let authorization = token.map(|token| Secret::new(format!("Bearer {}", token.expose())));
     let source = shown.peer.map(|peer| peer.ip());
     let evidence = Evidence { authorization, ..shown };
-    let identity = shared.checkpoint.identify(&evidence).await?;
+    let Identified { identity, as_of } = shared.checkpoint.identify(&evidence).await?;
     recording.identified(&identity);
     // 3 authorise
     let (action, protocol) = (Action::Bytes, Protocol::tcp());
-    let admitted = Admitted { identity, destination, action, protocol, source };
+    let admitted = Admitted { identity, as_of, destination, action, protocol, source };
     match shared.checkpoint.admit(admitted, recording) {
         Ok(permit) => Ok(Asked { permit, first_bytes }),
         Err(Decision::Limited { rule, retry_after }) => Err(Refusal::Limited { rule: rule.to_string(), retry_after }),

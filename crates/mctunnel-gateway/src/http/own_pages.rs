@@ -10,7 +10,7 @@ use super::{
     serve::Connection,
     service::refused_by,
 };
-use crate::{Admitted, Checkpoint, Permit, Recording};
+use crate::{Admitted, Checkpoint, Identified, Permit, Recording};
 use http::{HeaderValue, Response, header, request::Parts};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -58,6 +58,7 @@ pub struct Asking<'a> {
     pub accept: &'a str,
     /// What was sent with it.
     pub body: &'a [u8],
+    as_of: u64,
     checkpoint: &'a Checkpoint,
     recording: &'a Recording,
 }
@@ -88,6 +89,7 @@ impl Asking<'_> {
     fn admitted(&self, destination: Destination, action: Action) -> Admitted {
         Admitted {
             identity: self.identity.clone(),
+            as_of: self.as_of,
             destination,
             action,
             protocol: Protocol::http(),
@@ -154,7 +156,7 @@ pub(super) async fn serve<O: Open>(
     adapter: &HttpAdapter<O>,
     pages: &dyn OwnPages,
     (parts, body): (&Parts, Incoming),
-    (identity, connection): (&Identity, &Connection),
+    (Identified { identity, as_of }, connection): (&Identified, &Connection),
     recording: &Recording,
 ) -> Result<Response<GatewayBody<O::Stream>>, Refused> {
     let whole = tokio::time::timeout(adapter.forward.config.head_timeout, Limited::new(body, LONGEST_BODY).collect());
@@ -171,6 +173,7 @@ pub(super) async fn serve<O: Open>(
         query: parts.uri.query().unwrap_or_default(),
         accept: parts.headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default(),
         body: &body,
+        as_of: *as_of,
         checkpoint: &adapter.checkpoint,
         recording,
     };

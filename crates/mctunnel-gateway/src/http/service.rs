@@ -12,7 +12,7 @@ use super::{
     upgrade::{self, Asked},
     whole_body::WholeBody,
 };
-use crate::{Admitted, Recording, meter::Account, open_stream::Held};
+use crate::{Admitted, Identified, Recording, meter::Account, open_stream::Held};
 use http::{HeaderValue, Method, Request, Response, Version, header, request::Parts, uri::PathAndQuery};
 use hyper::body::Incoming;
 use mctunnel_core::{Action, Decision, Destination, Identity, Open, Protocol};
@@ -80,23 +80,24 @@ async fn steps<O: Open>(
     let (mut parts, body) = request.into_parts();
     recording.came_from(connection.peer.ip());
     check(adapter, connection, &parts).map_err(alone)?;
-    browser::check_origin(&parts).map_err(|browsed| alone(browsed.into()))?;
+    browser::check_page(&parts).map_err(|browsed| alone(browsed.into()))?;
     // 1 authenticate
     let forwarded = credential::take_forwarded(&mut parts.headers, &adapter.guard.now());
     let evidence = credential::evidence(&parts.headers, connection, forwarded).map_err(|e| alone(e.into()))?;
-    let identity = adapter.checkpoint.identify(&evidence).await.map_err(|e| alone(e.into()))?;
-    recording.identified(&identity);
-    if identity.user().is_some() {
+    let identified = adapter.checkpoint.identify(&evidence).await.map_err(|e| alone(e.into()))?;
+    recording.identified(&identified.identity);
+    if identified.identity.user().is_some() {
         // It was shown to us. Whoever has it could be that client here, so nobody behind us gets it.
         credential::take_off(&mut parts.headers);
     } else {
-        browser::check_host(&parts, adapter.hosts.as_ref()).map_err(|browsed| alone(browsed.into()))?;
+        browser::check_page_of_nobody(&parts, adapter.hosts.as_ref()).map_err(|browsed| alone(browsed.into()))?;
     }
     if let Some(pages) = adapter.own_pages.as_deref().filter(|_| own_pages::is_own(&parts)) {
-        return own_pages::serve(adapter, pages, (&parts, body), (&identity, &**connection), recording)
+        return own_pages::serve(adapter, pages, (&parts, body), (&identified, &**connection), recording)
             .await
             .map_err(alone);
     }
+    let Identified { identity, as_of } = identified;
     // 2 route
     let mut routed = find_target(&mut parts).map_err(alone)?;
     recording.routed(&routed.destination);
@@ -105,6 +106,7 @@ async fn steps<O: Open>(
         .map_err(|bad| alone(bad.into()))?;
     let admitted = Admitted {
         identity: identity.clone(),
+        as_of,
         destination: routed.destination.clone(),
         action,
         protocol: routed.protocol.clone(),

@@ -40,7 +40,7 @@ fn slow() -> Arc<Account> {
     let recording = checkpoint.record("test", "r").unwrap();
     let destination = Destination { cluster: "c1".parse().unwrap(), target: Target::KubeApi };
     let (identity, action, protocol) = (Identity::Anonymous, Action::Bytes, Protocol::tcp());
-    let admitted = Admitted { identity, destination, action, protocol, source: None };
+    let admitted = Admitted { identity, as_of: 0, destination, action, protocol, source: None };
     Arc::new(Account::new(checkpoint.admit(admitted, &recording).unwrap()))
 }
 

@@ -14,6 +14,7 @@ where
     let recording = checkpoint.record("http", "1").unwrap();
     let admitted = Admitted {
         identity: Identity::Anonymous,
+        as_of: 0,
         destination: Destination { cluster: ClusterName::parse("c1").unwrap(), target: Target::KubeApi },
         action: Action::Bytes,
         protocol: Protocol::http(),
