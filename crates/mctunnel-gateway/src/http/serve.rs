@@ -63,6 +63,9 @@ pub(super) async fn serve_client<O: Open>(adapter: Arc<HttpAdapter<O>>, client: 
     }
 }
 
+/// The least that hyper takes.
+const SMALLEST_BUFFER: usize = 8 * 1024;
+
 async fn serve_http1<O: Open>(
     adapter: &Arc<HttpAdapter<O>>,
     io: impl Reset,
@@ -72,6 +75,8 @@ async fn serve_http1<O: Open>(
 ) {
     let (cut, idle) = (CancellationToken::new(), CancellationToken::new());
     let config = &adapter.forward.config;
+    // It would hold three times as much of an answer that nobody reads.
+    let buffer = adapter.guard.now().max_head_bytes.saturating_mul(2).max(SMALLEST_BUFFER);
     let io = Cuttable { io, cut: cut.clone(), idle: idle.clone() };
     let io = Guarded::new(io, adapter.guard.clone()).patient_for(config.head_timeout);
     let (refused, pipes) = (Some(io.refused()), Pipes::default());
@@ -81,6 +86,7 @@ async fn serve_http1<O: Open>(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(config.idle_timeout)
+            .max_buf_size(buffer)
             .serve_connection(TokioIo::new(io), service)
             .with_upgrades()
     );
