@@ -54,7 +54,8 @@ impl FailedAttempts {
         let source = Source::of(peer);
         let mut all = self.forgotten_at.lock();
         match all.get(&source) {
-            Some(at) => *at = (*at).max(now) + self.each,
+            // Those that were under way at once may all fail: a burst is forgotten as soon as the last that was too many.
+            Some(at) => *at = ((*at).max(now) + self.each).min(now + self.most),
             None => all.insert(source, now + self.each),
         }
     }
@@ -106,6 +107,17 @@ mod tests {
         advance(Duration::from_secs(3_600)).await;
         assert_eq!(guesses(&attempts, one, 1_000), 30);
         assert_eq!(guesses(&attempts, None, 1_000), 30, "no address is an address");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t30_a_burst_that_failed_at_once_is_forgotten_in_a_minute_however_large() {
+        let attempts = FailedAttempts::per_minute(PER_MINUTE);
+        for _ in 0..4_096 {
+            attempts.failed(peer("192.0.2.1"));
+        }
+        assert_eq!(guesses(&attempts, peer("192.0.2.1"), 10), 0);
+        advance(Duration::from_secs(60)).await;
+        assert_eq!(guesses(&attempts, peer("192.0.2.1"), 1_000), 30);
     }
 
     #[tokio::test(start_paused = true)]

@@ -138,7 +138,7 @@ impl Asking {
         if let Err(too_many) = self.attempts.check(shown.peer) {
             return Verdict::Refused(too_many);
         }
-        match self.reviewer.ask(bearer.digest(), bearer.expose()).await {
+        match self.reviewer.ask(bearer.digest(), bearer.expose(), shown.peer.map(|peer| peer.ip())).await {
             Ok(answer) => {
                 let verdict = self.verdict(bearer, &answer);
                 if !matches!(verdict, Verdict::Accepted(_)) {

@@ -12,11 +12,12 @@ use futures_util::{
     FutureExt,
     future::{BoxFuture, Shared, WeakShared},
 };
-use mctunnel_core::{Secret, User};
+use mctunnel_core::{Secret, User, source_of};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     fmt,
+    net::IpAddr,
     sync::{Arc, Weak},
     time::{Duration, SystemTime},
 };
@@ -33,6 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const AT_ONCE: usize = 64;
 /// How many tokens may wait for an answer.
 const WAITING: usize = 4 * 1024;
+/// Of both, so much for each source: nobody who shows one token after another keeps the others out.
+const AT_ONCE_OF_A_SOURCE: usize = AT_ONCE / 4;
+const WAITING_OF_A_SOURCE: usize = WAITING / 16;
 /// How many answers are remembered.
 const ROOM: usize = 16 * 1024;
 
@@ -69,6 +73,8 @@ struct State {
     answers: Recent<Digest, Remembered>,
     /// Weak: a question that nobody waits for any more is not asked on.
     under_way: BTreeMap<Digest, WeakShared<BoxFuture<'static, Outcome>>>,
+    /// The turns of sources that have questions under way, which hold them.
+    sources: BTreeMap<Option<IpAddr>, Weak<Semaphore>>,
 }
 
 impl State {
@@ -81,6 +87,19 @@ impl State {
         }
         Some(Arc::clone(&known.answer))
     }
+
+    /// The turns of a source, for one more question; `None` if it has as many as it may.
+    fn turns_of(&mut self, source: Option<IpAddr>) -> Option<Arc<Semaphore>> {
+        if let Some(turns) = self.sources.get(&source).and_then(Weak::upgrade) {
+            return (Arc::strong_count(&turns) <= WAITING_OF_A_SOURCE).then_some(turns);
+        }
+        if self.sources.len() >= WAITING {
+            self.sources.retain(|_, turns| turns.strong_count() > 0);
+        }
+        let turns = Arc::new(Semaphore::new(AT_ONCE_OF_A_SOURCE));
+        self.sources.insert(source, Arc::downgrade(&turns));
+        Some(turns)
+    }
 }
 
 struct Remembered {
@@ -90,7 +109,7 @@ struct Remembered {
 
 impl Reviewer {
     pub(super) fn new(reviews: Arc<dyn ReviewToken>, audiences: Vec<String>, clock: Clock) -> Self {
-        let state = State { answers: Recent::with_room(ROOM), under_way: BTreeMap::new() };
+        let state = State { answers: Recent::with_room(ROOM), under_way: BTreeMap::new(), sources: BTreeMap::new() };
         let turns = Semaphore::new(AT_ONCE);
         Self { shared: Arc::new(Questions { reviews, audiences, clock, turns, state: Mutex::new(state) }) }
     }
@@ -104,34 +123,42 @@ impl Reviewer {
         self.shared.state.lock().remembered(digest, self.shared.clock.now())
     }
 
-    /// Asks, or waits for the answer to the same question.
-    pub(super) async fn ask(&self, digest: &Digest, token: &str) -> Outcome {
-        let question = self.question(digest, token, true)?;
+    /// Asks for somebody who comes from there, or waits for the answer to the same question.
+    pub(super) async fn ask(&self, digest: &Digest, token: &str, peer: Option<IpAddr>) -> Outcome {
+        let question = self.question(digest, token, Asker::Source(peer.map(source_of)))?;
         question.await
     }
 
-    /// The same, whatever was answered before.
+    /// Asks for ourselves, whatever was answered before.
     pub(super) async fn ask_anew(&self, digest: &Digest, token: &str) -> Outcome {
-        let question = self.question(digest, token, false)?;
+        let question = self.question(digest, token, Asker::Ourselves)?;
         question.await
     }
 
-    fn question(&self, digest: &Digest, token: &str, may_be_known: bool) -> Result<Question, Arc<str>> {
+    fn question(&self, digest: &Digest, token: &str, asker: Asker) -> Result<Question, Arc<str>> {
         let mut state = self.shared.state.lock();
         if let Some(question) = state.under_way.get(digest).and_then(WeakShared::upgrade) {
             return Ok(question);
         }
         // The answer may have come since it was looked for.
+        let may_be_known = asker != Asker::Ourselves;
         if let Some(answer) = state.remembered(digest, self.shared.clock.now()).filter(|_| may_be_known) {
             return Ok(std::future::ready(Ok(answer)).boxed().shared());
         }
+        let of_source = match asker {
+            Asker::Source(source) => {
+                let turns = state.turns_of(source).ok_or("too many tokens from this address wait for an answer")?;
+                Some(turns)
+            }
+            Asker::Ourselves => None,
+        };
         if state.under_way.len() >= WAITING {
             state.under_way.retain(|_, question| question.upgrade().is_some());
         }
         if state.under_way.len() >= WAITING {
             return Err("too many tokens wait for an answer".into());
         }
-        let asked = ask(Arc::clone(&self.shared), *digest, Secret::new(token));
+        let asked = ask(Arc::clone(&self.shared), *digest, Secret::new(token), of_source);
         let question = asked.boxed().shared();
         if let Some(weak) = question.downgrade() {
             state.under_way.insert(*digest, weak);
@@ -140,9 +167,23 @@ impl Reviewer {
     }
 }
 
-async fn ask(shared: Arc<Questions>, digest: Digest, token: Secret) -> Outcome {
+/// For whom a question is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asker {
+    /// For a client, and where it comes from.
+    Source(Option<IpAddr>),
+    /// About what is open already.
+    Ourselves,
+}
+
+async fn ask(shared: Arc<Questions>, digest: Digest, token: Secret, of_source: Option<Arc<Semaphore>>) -> Outcome {
     let answered = timeout(PATIENCE, async {
-        let _turn = shared.turns.acquire().await.map_err(|_| "it is shut down".to_owned())?;
+        let shut = |_| "it is shut down".to_owned();
+        let _share = match &of_source {
+            Some(turns) => Some(turns.acquire().await.map_err(shut)?),
+            None => None,
+        };
+        let _turn = shared.turns.acquire().await.map_err(shut)?;
         // Counted from before the question, because the cluster may have known better by the time the answer came.
         let asked = Instant::now();
         let review = shared.reviews.review(&token, &shared.audiences).await?;
@@ -197,7 +238,7 @@ mod tests {
         assert!(reviewer.remembered(&digest).is_none());
         // Two that have both looked before one of them asked.
         for _ in 0..2 {
-            assert!(reviewer.ask(&digest, "token").await.is_ok());
+            assert!(reviewer.ask(&digest, "token", None).await.is_ok());
         }
         assert_eq!(counted.0.load(Ordering::Relaxed), 1);
     }

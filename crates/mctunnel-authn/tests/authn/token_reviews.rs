@@ -304,6 +304,41 @@ async fn questions_are_limited_at_once_and_failures_by_address() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn t40_who_shows_one_token_after_another_has_its_share_and_no_more() {
+    let cluster = Cluster::new(Ok(Review::Authenticated(account())));
+    let gate = cluster.hold();
+    let chain = asking(&cluster);
+    let ask = |token: String, address: &'static str| {
+        let chain = chain.clone();
+        async move { status(&chain.authenticate(&bearer_from(&token, address)).await) }
+    };
+    let mut flood = JoinSet::new();
+    for n in 0..1_000 {
+        flood.spawn(ask(format!("made-up-{n}"), "192.0.2.1"));
+    }
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(cluster.under_way.lock().0, 16, "a quarter of the turns");
+    let mut others = JoinSet::new();
+    for n in 0..40 {
+        others.spawn(ask(format!("token-{n}"), if n % 2 == 0 { "198.51.100.1" } else { "203.0.113.1" }));
+    }
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(cluster.under_way.lock().0, 48, "and each of the others has the same");
+    gate.add_permits(10_000);
+    assert_eq!(others.join_all().await, [200; 40]);
+    let flooded = flood.join_all().await;
+    assert_eq!(
+        flooded.iter().filter(|&&answer| answer == 503).count(),
+        1_000 - 256,
+        "what is beyond its share is refused"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn t36_neither_api_keys_nor_certificates_are_sent_to_the_cluster() {
     let cluster = Cluster::new(Err("canary".to_owned()));
     let chain = asking(&cluster);
