@@ -7,7 +7,7 @@ pub mod fetch;
 
 pub(crate) mod jwt;
 mod key_set;
-mod key_source;
+pub(crate) mod key_source;
 mod strict_json;
 #[cfg(test)]
 mod wycheproof;
@@ -53,7 +53,7 @@ pub struct Oidc {
     issuer: String,
     algorithms: Vec<SigningAlgorithm>,
     claims: ClaimRules,
-    keys: KeySource,
+    keys: Arc<KeySource>,
     clock: Clock,
     verified: Mutex<Recent<Digest, Verified>>,
 }
@@ -81,6 +81,17 @@ impl Oidc {
         clock: Clock,
         fetch: Arc<dyn FetchDocument>,
     ) -> Result<Self, AuthnError> {
+        let keys = Arc::new(KeySource::new(&settings.issuer, settings.plain_loopback, fetch));
+        Self::with_keys(name, settings, clock, keys)
+    }
+
+    /// The same, with keys that were fetched for the same issuer in the same way.
+    pub(crate) fn with_keys(
+        name: &str,
+        settings: OidcSettings,
+        clock: Clock,
+        keys: Arc<KeySource>,
+    ) -> Result<Self, AuthnError> {
         let OidcSettings { issuer, algorithms, claims, ca_pem: _, plain_loopback } = settings;
         let refuse = |reason: String| AuthnError::provider(name, reason);
         Place::parse(&issuer, plain_loopback).map_err(|reason| refuse(format!("its issuer: {reason}")))?;
@@ -93,9 +104,12 @@ impl Oidc {
         if algorithms.is_empty() || claims.user.is_empty() {
             return Err(refuse("say which algorithms its tokens have, and which claim names the user".to_owned()));
         }
-        let keys = KeySource::new(&issuer, plain_loopback, fetch);
         let verified = Mutex::new(Recent::with_room(ROOM));
         Ok(Self { name: name.into(), issuer, algorithms, claims, keys, clock, verified })
+    }
+
+    pub(crate) fn keys(&self) -> &Arc<KeySource> {
+        &self.keys
     }
 
     async fn judge(&self, shown: &Shown<'_>) -> Verdict {

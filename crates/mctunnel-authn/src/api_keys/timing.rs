@@ -67,7 +67,8 @@ fn t30_a_guess_takes_the_same_time_however_near_it_comes() {
     let t = least_t(&|| near.iter().for_each(look_up), &|| far.iter().for_each(look_up));
 
     let secret = [7; 32];
-    let naive = |guess: &[u8; 32]| assert!(black_box(black_box(guess).iter().zip(black_box(&secret)).any(|(a, b)| a != b)));
+    let naive =
+        |guess: &[u8; 32]| assert!(black_box(black_box(guess).iter().zip(black_box(&secret)).any(|(a, b)| a != b)));
     let missing = |byte: usize| {
         let mut guess = secret;
         guess[byte] ^= 1;

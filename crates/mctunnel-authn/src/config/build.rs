@@ -10,8 +10,9 @@ use super::{
 };
 use crate::{
     Anonymous, ApiKeySettings, ApiKeys, AuthnError, Chain, ClientCertificateSettings, ClientCertificates, FrontProxy,
-    FrontProxyFields, FrontProxySettings, HUB_CLUSTER, NameRules, Oidc, OidcSettings, Provider,
-    SigningAlgorithm, TokenReviewSettings, TokenReviews, UserFrom, oidc::claims::ClaimRules,
+    FrontProxyFields, FrontProxySettings, HUB_CLUSTER, NameRules, Oidc, OidcSettings, Provider, SigningAlgorithm,
+    TokenReviewSettings, TokenReviews, UserFrom,
+    oidc::{claims::ClaimRules, key_source::KeySource},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,14 +29,38 @@ pub(crate) struct Built {
     pub(crate) reuse: Reuse,
 }
 
-/// Providers that were built before, each with what it was built from.
+/// Providers that were built before.
 #[derive(Debug)]
-pub(crate) struct Reuse(Vec<(Plan, Arc<dyn Provider>)>);
+pub(crate) struct Reuse(Vec<Made>);
 
 impl Reuse {
     pub(crate) fn nothing() -> Self {
         Self(Vec::new())
     }
+
+    fn of(&self, plan: &Plan) -> Option<Made> {
+        self.0.iter().find(|made| made.plan == *plan).cloned()
+    }
+
+    /// The keys of an issuer that is asked as before: other names for its users are no reason to be without them.
+    fn keys(&self, settings: &OidcSettings) -> Option<Arc<KeySource>> {
+        let is_same = |made: &&Made| match &made.plan.settings {
+            Settings::Oidc(OidcSettings { issuer, ca_pem, plain_loopback, algorithms: _, claims: _ }) => {
+                (issuer, ca_pem, plain_loopback) == (&settings.issuer, &settings.ca_pem, &settings.plain_loopback)
+            }
+            _ => false,
+        };
+        self.0.iter().find(is_same)?.keys.clone()
+    }
+}
+
+/// A provider, and what it was made from.
+#[derive(Debug, Clone)]
+struct Made {
+    plan: Plan,
+    provider: Arc<dyn Provider>,
+    /// Of an issuer.
+    keys: Option<Arc<KeySource>>,
 }
 
 /// A provider before it is made: everything it depends on.
@@ -69,10 +94,10 @@ pub(super) fn build(
     reserve_prefixes(&mut plans);
     let mut built = Vec::new();
     for plan in plans {
-        let earlier = reuse.0.iter().find(|(earlier, _)| *earlier == plan).cloned();
-        built.push(earlier.map_or_else(|| make(&plan, parts).map(|provider| (plan, provider)), Ok)?);
+        built.push(reuse.of(&plan).map_or_else(|| make(plan, parts, reuse), Ok)?);
     }
-    let chain = Chain::new(built.iter().map(|(_, provider)| Arc::clone(provider)).collect())?.with_anonymous(anonymous);
+    let providers = built.iter().map(|made| Arc::clone(&made.provider)).collect();
+    let chain = Chain::new(providers)?.with_anonymous(anonymous);
     Ok(Built { chain, reuse: Reuse(built) })
 }
 
@@ -248,14 +273,22 @@ fn share_a_ca(one: &[u8], other: &[u8]) -> bool {
     all(one).iter().any(|authority| other.contains(authority))
 }
 
-fn make(plan: &Plan, parts: &AuthParts) -> Result<Arc<dyn Provider>, AuthnError> {
+fn make(plan: Plan, parts: &AuthParts, reuse: &Reuse) -> Result<Made, AuthnError> {
     let Plan { name, settings } = plan.clone();
     let clock = parts.clock.clone();
     let missing = |missing| AuthnError::MissingPart { name: name.clone(), missing };
-    Ok(match settings {
+    let mut keys = None;
+    let provider: Arc<dyn Provider> = match settings {
         Settings::ClientCertificates(settings) => Arc::new(ClientCertificates::new(&name, settings, clock)?),
         Settings::FrontProxy(settings) => Arc::new(FrontProxy::new(&name, settings, clock)?),
-        Settings::Oidc(settings) => Arc::new(Oidc::new(&name, settings, clock)?),
+        Settings::Oidc(settings) => {
+            let oidc = match reuse.keys(&settings) {
+                Some(known) => Oidc::with_keys(&name, settings, clock, known)?,
+                None => Oidc::new(&name, settings, clock)?,
+            };
+            keys = Some(Arc::clone(oidc.keys()));
+            Arc::new(oidc)
+        }
         Settings::ApiKeys(settings) => {
             let store = parts.api_keys.clone().ok_or_else(|| missing("there is no store of API keys"))?;
             Arc::new(ApiKeys::new(&name, settings, store, clock)?)
@@ -264,5 +297,39 @@ fn make(plan: &Plan, parts: &AuthParts) -> Result<Arc<dyn Provider>, AuthnError>
             let reviews = parts.reviews.clone().ok_or_else(|| missing("there is no cluster that could be asked"))?;
             Arc::new(TokenReviews::new(&name, settings, reviews, clock)?)
         }
-    })
+    };
+    Ok(Made { plan, provider, keys })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built(text: &str, reuse: &Reuse) -> Built {
+        let config: AuthConfig = AuthConfig::parse(text).unwrap();
+        let parts = AuthParts { api_keys: Some(Arc::new(crate::MemoryApiKeys::default())), ..AuthParts::default() };
+        build(config, &NamedFiles::new(), &parts, reuse).unwrap()
+    }
+
+    fn keys(built: &Built) -> &Arc<KeySource> {
+        built.reuse.0.iter().find_map(|made| made.keys.as_ref()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_issuers_keys_stay_while_it_is_asked_in_the_same_way() {
+        let oidc = |prefix: &str| {
+            let form = format!("issuer: 'https://a.example', audiences: [a], user_prefix: '{prefix}'");
+            format!("providers:\n- {{name: corp, oidc: {{{form}}}}}\n")
+        };
+        let first = built(&oidc(""), &Reuse::nothing());
+        let beside = format!("{}- {{name: ci, api_keys: {{user_prefix: 'ci:'}}}}\n", oidc(""));
+        let second = built(&beside, &first.reuse);
+        let provider = |built: &Built| Arc::clone(&built.reuse.0.first().unwrap().provider);
+        assert!(!Arc::ptr_eq(&provider(&first), &provider(&second)), "its users must not be called ci:... any more");
+        assert!(Arc::ptr_eq(keys(&first), keys(&second)));
+        let third = built(&oidc("a:"), &second.reuse);
+        assert!(Arc::ptr_eq(keys(&first), keys(&third)));
+        let elsewhere = built(&oidc("").replace("a.example", "b.example"), &third.reuse);
+        assert!(!Arc::ptr_eq(keys(&first), keys(&elsewhere)), "another issuer has other keys");
+    }
 }

@@ -197,18 +197,24 @@ async fn a_file_that_is_named_counts_as_the_file_itself() {
 
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_did_not_change_stays_the_same() {
-    let stage = stage(PREFIXED).await;
+    const KEPT: &str = "{name: keys, api_keys: {user_prefix: 'key:', group_prefix: 'key:'}}";
+    let with = |issuer: &str| {
+        format!(
+            "providers:\n- {KEPT}\n- {{name: hub, oidc: {{issuer: '{issuer}', audiences: [a], user_prefix: 'a:'}}}}\n"
+        )
+    };
+    let stage = stage(&format!("providers:\n- {KEPT}\n")).await;
     let names = |shared: &SharedChain| {
         let chain = shared.current.chain().unwrap();
         let all: Vec<Arc<str>> = chain.names().cloned().collect();
         all
     };
     let before = names(&stage.shared);
-    fs::write(&stage.path, "providers:\n- {name: keys, api_keys: {user_prefix: 'key:'}}\n- {name: hub, oidc: {issuer: 'https://a.example', audiences: [a], user_prefix: 'a:'}}\n").unwrap();
+    fs::write(&stage.path, with("https://a.example")).unwrap();
     stage.seen(|status| status.replaced == 1).await;
     let after = names(&stage.shared);
     assert!(Arc::ptr_eq(&before[0], &after[0]), "with what it has fetched and counted");
-    fs::write(&stage.path, "providers:\n- {name: keys, api_keys: {user_prefix: 'key:'}}\n- {name: hub, oidc: {issuer: 'https://b.example', audiences: [a], user_prefix: 'a:'}}\n").unwrap();
+    fs::write(&stage.path, with("https://b.example")).unwrap();
     stage.seen(|status| status.replaced == 2).await;
     assert!(Arc::ptr_eq(&before[0], &names(&stage.shared)[0]));
     assert!(!Arc::ptr_eq(&after[1], &names(&stage.shared)[1]), "another issuer is another provider");
