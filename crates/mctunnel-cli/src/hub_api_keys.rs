@@ -194,7 +194,7 @@ impl ApiKeyStore for Keys {
 
     fn is_current(&self) -> bool {
         match &*self.0.read() {
-            Source::Own { .. } => true,
+            Source::Own { keys, .. } => keys.is_current(),
             Source::Told(told) => told.age() < COUNTS_FOR,
             Source::Nobody { .. } => false,
         }

@@ -27,21 +27,21 @@ impl StoredApiKeys {
         Ok(Self { store, copy })
     }
 
-    /// The copy, renewed if something changed. When that fails the old one stays, and is renewed the next time.
-    fn current(&self) -> Arc<Copy> {
+    /// The copy, renewed if something changed. `None` if that fails: a key that the old one has may be one that was revoked.
+    fn current(&self) -> Option<Arc<Copy>> {
         let copy = Arc::clone(&self.copy.read());
         if copy.generation == self.store.generation(API_KEYS) {
-            return copy;
+            return Some(copy);
         }
         match Copy::of(&*self.store) {
             Ok(renewed) => {
                 let renewed = Arc::new(renewed);
                 *self.copy.write() = Arc::clone(&renewed);
-                renewed
+                Some(renewed)
             }
             Err(error) => {
-                tracing::error!(%error, "API keys cannot be read; changes to them do not count yet.");
-                copy
+                tracing::error!(%error, "API keys have changed and cannot be read: nobody comes in by one until they can.");
+                None
             }
         }
     }
@@ -70,11 +70,11 @@ impl Copy {
 
 impl ApiKeyStore for StoredApiKeys {
     fn find(&self, id: &str) -> Option<Arc<ApiKeyRecord>> {
-        self.current().records.get(id).cloned()
+        self.current()?.records.get(id).cloned()
     }
 
     fn list(&self) -> Vec<Arc<ApiKeyRecord>> {
-        self.current().records.values().cloned().collect()
+        self.current().map(|copy| copy.records.values().cloned().collect()).unwrap_or_default()
     }
 
     fn put(&self, record: ApiKeyRecord) -> Result<(), String> {
@@ -84,5 +84,65 @@ impl ApiKeyStore for StoredApiKeys {
 
     fn generation(&self) -> u64 {
         self.store.generation(API_KEYS)
+    }
+
+    fn is_current(&self) -> bool {
+        self.current().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mctunnel_authn::{Clock, NewApiKey, create_api_key, revoke_api_key};
+    use mctunnel_core::store::{Change, MemoryStore};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A store on a disk that fails now and then.
+    #[derive(Default)]
+    struct Failing {
+        store: MemoryStore,
+        fails: AtomicBool,
+    }
+
+    impl Store for Failing {
+        fn get(&self, namespace: Namespace, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+            self.store.get(namespace, key)
+        }
+
+        fn list(&self, namespace: Namespace, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+            if self.fails.load(Ordering::SeqCst) {
+                return Err(StoreError::Failed("the disk is gone".into()));
+            }
+            self.store.list(namespace, prefix)
+        }
+
+        fn update(
+            &self,
+            namespace: Namespace,
+            key: &str,
+            decide: &mut dyn FnMut(Option<&[u8]>) -> Change,
+        ) -> Result<(), StoreError> {
+            self.store.update(namespace, key, decide)
+        }
+
+        fn generation(&self, namespace: Namespace) -> u64 {
+            self.store.generation(namespace)
+        }
+    }
+
+    #[test]
+    fn t30_a_key_that_was_revoked_while_the_disk_fails_is_found_nowhere() {
+        let store = Arc::new(Failing::default());
+        let keys = StoredApiKeys::open(store.clone()).unwrap();
+        let (clock, new) = (Clock::system(), NewApiKey { user: "ci".to_owned(), ..NewApiKey::default() });
+        let id = create_api_key(&keys, new, &clock).unwrap().record.id;
+        assert!(keys.find(&id).unwrap().revoked.is_none() && keys.is_current());
+        store.fails.store(true, Ordering::SeqCst);
+        assert!(keys.is_current(), "nothing has changed since it was read");
+        revoke_api_key(&keys, &id, &clock).unwrap();
+        assert!(keys.find(&id).is_none() && !keys.is_current());
+        store.fails.store(false, Ordering::SeqCst);
+        assert!(keys.find(&id).unwrap().revoked.is_some() && keys.is_current());
     }
 }

@@ -33,7 +33,8 @@ mod tests {
         }
         logging::start(LogFormat::Json, EnvFilter::new("info"));
         let token = format!("token{}\nof a peer", "-canary");
-        let tasks = [tokio::spawn(async move { panic!("cannot read {token}") }), tokio::spawn(async { panic!("said") })];
+        let tasks =
+            [tokio::spawn(async move { panic!("cannot read {token}") }), tokio::spawn(async { panic!("said") })];
         for task in tasks {
             assert!(task.await.unwrap_err().is_panic());
         }
