@@ -230,7 +230,10 @@ fn audit_webhook_authorization_file(way: Way) {
 
 fn audit_webhook_queue(way: Way) {
     let (place, receiver) = (Place::new(), Receiver::start());
-    assert_refused(&place.refused(way, &[("audit-webhook-queue", "0")], &["--insecure-no-auth"]), "MCT-CONFIG-BAD-VALUE");
+    assert_refused(
+        &place.refused(way, &[("audit-webhook-queue", "0")], &["--insecure-no-auth"]),
+        "MCT-CONFIG-BAD-VALUE",
+    );
     receiver.hold(true);
     let webhook = ["--insecure-no-auth", "--audit-webhook", &receiver.url];
     let (hub, gateway) = place.serving(way, &[("audit-webhook-queue", "2")], &webhook);
@@ -315,7 +318,17 @@ fn agent_ca(way: Way) {
     assert_eq!(added.status, Some(0), "{added:?}");
     let agent = |name: &str, hub: &mut Role| {
         let hub = hub.ready()["tunnel"].as_str().expect("an address").to_owned();
-        let own = ["agent", "--certificate", &certificate, "--key", &key, "--hub-ca", &path("data/pki/ca.pem"), "--hub", &hub];
+        let own = [
+            "agent",
+            "--certificate",
+            &certificate,
+            "--key",
+            &key,
+            "--hub-ca",
+            &path("data/pki/ca.pem"),
+            "--hub",
+            &hub,
+        ];
         Role::start(place.0.path(), name, &own, &[])
     };
     let (mut hub, _) = place.serving(way, &[("agent-ca", &path("other-ca.pem"))], &["--insecure-no-auth"]);
@@ -338,7 +351,8 @@ fn agent_cert_ttl(way: Way) {
     let token = run(&create).out.trim().to_owned();
     let mut agent = Role::start(place.0.path(), "agent", &["agent", "--join-token", &token, "--data-dir", &home], &[]);
     agent.ready();
-    let identity: Value = serde_json::from_str(&fs::read_to_string(path("home/identity.json")).expect("it")).expect("JSON");
+    let identity: Value =
+        serde_json::from_str(&fs::read_to_string(path("home/identity.json")).expect("it")).expect("JSON");
     let certificate = place.write("agent.crt", identity["identity"]["certificate_pem"].as_str().expect("text"));
     let lasts = |hours: u32| {
         let mut openssl = Command::new("openssl");

@@ -68,6 +68,8 @@ impl Role {
     /// The same, for a command that is made elsewhere.
     pub(crate) fn spawn(dir: &Path, name: &str, mut command: Command) -> Self {
         let (log, ready_file) = (dir.join(format!("{name}.log")), dir.join(format!("{name}.ready")));
+        // One that was killed has left its file.
+        let _ = fs::remove_file(&ready_file);
         command.arg("--ready-file").arg(&ready_file);
         command.stdout(Stdio::null()).stderr(File::create(&log).expect("a log"));
         Self { child: command.spawn().expect("the binary starts"), log, ready_file }
