@@ -22,7 +22,7 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
       defaultResource: () => resource,
       getResourceServerInfo: (_, asked) => {
         if (asked !== resource) throw new errors.InvalidTarget();
-        return { audience: "mctunnel", scope: "", accessTokenFormat: "jwt", accessTokenTTL: 600 };
+        return { audience: "mctunnel", scope: "", accessTokenFormat: "jwt", accessTokenTTL: 3600 };
       },
     },
   },
