@@ -127,7 +127,7 @@ browser: build ## What pages of other sites can make a real Chromium do at the g
 floods: ## Each flood of HTTP/2 frames for 30 s, against the gateway and the tunnel listener (T38)
 	MCTUNNEL_FLOOD_SECONDS=30 $(CARGO) test --locked --package mctunnel-cli --test process -- --test-threads=1 --nocapture t38
 
-blackhole: build ## Peers that are gone without a word, behind dropped packets, are found in time (root, 2 minutes)
+blackhole: build ## A GiB each way while packets are lost; peers that are gone without a word are found in time (root, 4 minutes)
 	MCTUNNEL="$(MCTUNNEL)" e2e/blackhole
 
 soak: build ## Watches of 10 minutes and 2 hours against real Kubernetes; not part of CI (root; SOAK_MINUTES=10)
