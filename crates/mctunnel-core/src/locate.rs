@@ -1,7 +1,7 @@
 //! Port: where in the cluster a target is. The agent asks, somebody who knows the cluster answers: Kubernetes, DNS, or a test.
 
 use crate::{ServiceTarget, Target};
-use std::{net::SocketAddr, pin::Pin, sync::Arc};
+use std::{net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 /// Finds the addresses of a target, and whom to expect there.
 ///
@@ -63,11 +63,24 @@ pub enum LocateError {
     Unavailable(String),
 }
 
-/// Decides which services streams may reach. Default deny; asked anew for every stream, so a change counts at once.
+/// Decides which services streams may reach. Default deny; asked anew for every stream, so a change counts at once. It is asked again
+/// while a stream is open, which is cut when the answer is another one by then.
 pub trait PermitService: Send + Sync + 'static {
     /// Whether this one may be reached.
     fn permits(&self, service: &ServiceTarget) -> bool;
+
+    /// Resolves when [`permits`](Self::permits) may say something else than it did when this was called; never, if it always says the
+    /// same. Every open stream waits for it, so whoever can tell should: by default each stream asks again once a second.
+    fn changed(&self) -> Changing<'_> {
+        Box::pin(tokio::time::sleep(ASK_AGAIN))
+    }
 }
+
+/// A change that is waited for.
+pub type Changing<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// How often a [`PermitService`] is asked that does not tell of its changes.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 impl std::fmt::Debug for dyn PermitService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

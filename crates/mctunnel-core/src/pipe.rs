@@ -7,7 +7,7 @@
 use std::{
     io,
     mem::MaybeUninit,
-    pin::Pin,
+    pin::{Pin, pin},
     task::{Context, Poll, ready},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -46,17 +46,32 @@ where
     C: AsyncRead + AsyncWrite + Unpin,
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    pipe_until(connection, stream, std::future::pending()).await
+}
+
+/// The same, given up when `stop` says why.
+pub async fn pipe_until<C, S>(connection: &mut C, stream: &mut S, stop: impl Future<Output = io::Error>) -> Piped
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let (mut up, mut down) = (Direction::default(), Direction::default());
-    let error = std::future::poll_fn(|cx| match (up.poll(cx, connection, stream), down.poll(cx, stream, connection)) {
-        (Poll::Ready(Err(Broken::Read(error))), _) | (_, Poll::Ready(Err(Broken::Read(error)))) => {
-            Poll::Ready(Some(error))
+    let mut stop = pin!(stop);
+    let error = std::future::poll_fn(|cx| {
+        if let Poll::Ready(why) = stop.as_mut().poll(cx) {
+            return Poll::Ready(Some(why));
         }
-        // Gone without having finished: nothing of it is worth waiting for.
-        (_, Poll::Ready(Err(Broken::Write(error)))) if error.kind() == io::ErrorKind::ConnectionReset => {
-            Poll::Ready(Some(error))
+        match (up.poll(cx, connection, stream), down.poll(cx, stream, connection)) {
+            (Poll::Ready(Err(Broken::Read(error))), _) | (_, Poll::Ready(Err(Broken::Read(error)))) => {
+                Poll::Ready(Some(error))
+            }
+            // Gone without having finished: nothing of it is worth waiting for.
+            (_, Poll::Ready(Err(Broken::Write(error)))) if error.kind() == io::ErrorKind::ConnectionReset => {
+                Poll::Ready(Some(error))
+            }
+            (Poll::Ready(up), Poll::Ready(down)) => Poll::Ready(up.and(down).err().map(Broken::into_error)),
+            _ => Poll::Pending,
         }
-        (Poll::Ready(up), Poll::Ready(down)) => Poll::Ready(up.and(down).err().map(Broken::into_error)),
-        _ => Poll::Pending,
     })
     .await;
     Piped { up: up.way, down: down.way, error }

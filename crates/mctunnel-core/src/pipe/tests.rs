@@ -102,3 +102,21 @@ async fn what_came_before_a_break_is_delivered_and_the_break_is_told() {
     assert_eq!((length, piped.up), (100_000, Way { bytes: 100_000, is_whole: false }));
     assert_eq!(piped.error.unwrap().kind(), io::ErrorKind::ConnectionReset);
 }
+
+#[tokio::test]
+async fn a_pipe_that_is_told_to_stop_says_why_and_what_it_moved() {
+    let ((mut left, mut one), (mut other, mut right)) = (duplex(100), duplex(100));
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let stopped = async { stopped.await.unwrap() };
+    let far = async {
+        left.write_all(b"four").await.unwrap();
+        let mut got = [0; 4];
+        right.read_exact(&mut got).await.unwrap();
+        stop.send(io::Error::other("enough")).unwrap();
+        // Both are open, and nobody says anything more.
+        (left, right)
+    };
+    let (piped, _open) = tokio::join!(pipe_until(&mut one, &mut other, stopped), far);
+    assert_eq!((piped.up, piped.down), (Way { bytes: 4, is_whole: false }, Way::default()));
+    assert_eq!(piped.error.unwrap().to_string(), "enough");
+}
