@@ -65,6 +65,10 @@ impl<S: ByteStream> SharedStream<S> {
     pub(crate) fn abort(&self) {
         self.0.lock().abort();
     }
+
+    pub(crate) fn abort_behind_written(&self) {
+        self.0.lock().abort_behind_written();
+    }
 }
 
 impl<S> std::fmt::Debug for SharedStream<S> {

@@ -83,6 +83,11 @@ impl<S: ByteStream> MessageWriter<S> {
     pub fn abort(&mut self) {
         self.stream.abort();
     }
+
+    /// Ends both directions as an error, behind what was sent.
+    pub fn abort_behind_sent(&mut self) {
+        self.stream.abort_behind_written();
+    }
 }
 
 fn cut() -> io::Error {
