@@ -9,7 +9,7 @@ use tokio::time::Instant;
 ///
 /// Obligations: 1. the hub is not trusted: authorise every stream by rules of your own before anything is dialled; 2. dial the
 /// address that was checked, and no other; 3. refuse with the reason, or join, exactly once; 4. a target that breaks is a stream
-/// that is cut, never one that ends cleanly.
+/// that is cut, never one that ends cleanly; 5. rules that change count for streams that are open: cut what they no longer allow.
 pub trait ProxyAdapter: Send + Sync + 'static {
     /// The value of `x-mctunnel-proto` it serves.
     fn protocol(&self) -> Protocol;

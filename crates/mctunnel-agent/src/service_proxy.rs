@@ -3,15 +3,19 @@
 //! ```text
 //! service_proxy/serve.rs    a stream: 6 authorise  7 locate, dial  8 join  9 pass the exchange
 //! service_proxy/forward.rs  step 9: the request to the target, its answer back
+//! service_proxy/bodies.rs   what the two carry
+//! service_proxy/listed.rs   when an open stream's service leaves the list
 //! service_proxy/pool.rs     connections to targets that are kept for the next exchange
 //! service_proxy/load.rs     which address of a target is next
 //! service_proxy/settings.rs how many exchanges a target takes on a connection
 //! service_proxy/tls.rs      whom to believe at the other end
 //! ```
 
+mod bodies;
 mod connection;
 mod forward;
 mod impersonate;
+mod listed;
 mod load;
 mod pool;
 mod serve;
@@ -77,7 +81,7 @@ impl ServiceProxy {
         self
     }
 
-    /// Lets streams reach these services; without it they reach none.
+    /// Lets streams reach these services; without it they reach none. A stream that is open is cut when they no longer have its own.
     #[must_use]
     pub fn services(mut self, services: Arc<dyn PermitService>) -> Self {
         self.services = services;

@@ -1,6 +1,6 @@
 //! One connection to a target, in either HTTP. Its task ends with it.
 
-use super::{Speak, forward::RequestBody, pool::MOST_SHARERS, settings::first_settings};
+use super::{Speak, bodies::RequestBody, pool::MOST_SHARERS, settings::first_settings};
 use http::{Request, Response};
 use hyper::{
     body::Incoming,

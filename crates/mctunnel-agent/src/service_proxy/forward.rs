@@ -6,22 +6,19 @@ mod tests;
 
 use super::{
     ServiceProxy, Speak,
-    connection::TargetBody,
+    bodies::{AnswerBody, RequestBody},
     impersonate::names_a_user,
-    pool::{LongRequest, Sharing, Taken},
+    listed::unlisted,
+    pool::Taken,
     serve::Reached,
 };
 use crate::dial::race::Attempt;
-use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
-use hyper::{
-    body::{Body, Frame, Incoming},
-    upgrade::Upgraded,
-};
+use hyper::{body::Incoming, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
 use mctunnel_core::{
     ByteStream, Located,
-    pipe::{Piped, pipe},
+    pipe::{Piped, pipe_until},
 };
 use mctunnel_http::{
     Answer, BodyKind, Failure, MessageHalves, MessageReader, MessageWriter, RequestHead, ResponseHead, first_flight,
@@ -29,12 +26,8 @@ use mctunnel_http::{
 use mctunnel_tunnel::{RefuseCode, Stream};
 use std::{
     io,
-    pin::Pin,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
-    task::{Context, Poll, ready},
+    pin::{Pin, pin},
+    sync::{Arc, atomic::Ordering},
 };
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 use tokio_rustls::client::TlsStream;
@@ -55,12 +48,19 @@ impl Passed {
 
 pub(super) async fn forward(
     proxy: &ServiceProxy,
-    Reached { located, speaker }: &Reached,
+    Reached { target, located, speaker }: &Reached,
     speak: Speak,
     halves: MessageHalves<Stream>,
 ) -> Passed {
     let MessageHalves { mut writer, mut reader } = halves;
-    let head = match reader.request().await {
+    let mut gone = pin!(unlisted(&*proxy.services, target));
+    let head = tokio::select! {
+        biased;
+        // First: to be located may have taken a while.
+        reason = gone.as_mut() => return revoke(writer, reason).await,
+        head = reader.request() => head,
+    };
+    let head = match head {
         Ok(head) => head,
         Err(error) => return Passed::broken(&error),
     };
@@ -83,22 +83,31 @@ pub(super) async fn forward(
         return fail(writer, RefuseCode::Internal, reason).await;
     }
     let sent = request.body().counted();
-    // The client may go away while the target thinks.
+    // The client may go away while the target thinks, and the service from the list.
     let answered = tokio::select! {
-        answered = send(proxy, located, speak, request) => Some(answered),
-        () = writer.cut() => None,
+        biased;
+        answered = send(proxy, located, speak, request) => answered.map_err(Unanswered::Failed),
+        () = writer.cut() => Err(Unanswered::ClientGone),
+        reason = gone.as_mut() => Err(Unanswered::Unlisted(reason)),
     };
     let mut passed = match (answered, keep) {
-        (Some(Ok((response, taken))), None) => answer(proxy, speak, response, taken, writer).await,
-        (Some(Ok((response, taken))), Some(reader)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-            switch(response, taken, MessageHalves { writer, reader }).await
+        (Ok((response, taken)), Some(reader)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+            switch(response, taken, MessageHalves { writer, reader }, gone).await
         }
-        (Some(Ok((response, taken))), Some(_)) => answer(proxy, speak, response, taken, writer).await,
-        (Some(Err(failure)), _) => fail(writer, failure.code, failure.message).await,
-        (None, _) => Passed::broken("the client went away"),
+        (Ok((response, taken)), _) => answer(proxy, speak, response, taken, writer, gone).await,
+        (Err(Unanswered::Failed(failure)), _) => fail(writer, failure.code, failure.message).await,
+        (Err(Unanswered::ClientGone), _) => Passed::broken("the client went away"),
+        (Err(Unanswered::Unlisted(reason)), _) => revoke(writer, reason).await,
     };
     passed.bytes_up += sent.map_or(0, |sent| sent.load(Ordering::Relaxed));
     passed
+}
+
+/// Why the target did not answer.
+enum Unanswered {
+    Failed(Failure),
+    ClientGone,
+    Unlisted(String),
 }
 
 /// A field that says who the client is. Only the agent itself may write one, and it does so from a typed identity.
@@ -191,6 +200,7 @@ async fn answer(
     response: Response<Incoming>,
     taken: Taken,
     mut writer: MessageWriter<Stream>,
+    gone: Pin<&mut impl Future<Output = String>>,
 ) -> Passed {
     let (parts, mut body) = response.into_parts();
     if parts.status == StatusCode::SWITCHING_PROTOCOLS {
@@ -213,11 +223,21 @@ async fn answer(
         }
     };
     let bytes = u64::try_from(flight.len() - head_len).unwrap_or(u64::MAX);
-    if let Err(error) = writer.send(flight).await {
-        return Passed::broken(&error);
-    }
-    let mut body = AnswerBody { body, bytes, speak };
-    match writer.pump(kind, &mut body).await {
+    let mut body = AnswerBody { body, bytes: 0, speak };
+    let passing = async {
+        writer.send(flight).await.map_err(|error| error.to_string())?;
+        body.bytes = bytes;
+        writer.pump(kind, &mut body).await.map_err(|error| error.to_string())
+    };
+    let passed = tokio::select! {
+        biased;
+        passed = passing => passed,
+        reason = gone => {
+            writer.abort();
+            Err(reason)
+        }
+    };
+    match passed {
         Ok(()) => {
             proxy.pool.give_back(taken).await;
             Passed { bytes_down: body.bytes, ..Passed::default() }
@@ -227,25 +247,42 @@ async fn answer(
 }
 
 /// Both sides become plain bytes.
-async fn switch(mut response: Response<Incoming>, taken: Taken, mut halves: MessageHalves<Stream>) -> Passed {
+async fn switch(
+    mut response: Response<Incoming>,
+    taken: Taken,
+    mut halves: MessageHalves<Stream>,
+    mut gone: Pin<&mut impl Future<Output = String>>,
+) -> Passed {
     let upgraded = hyper::upgrade::on(&mut response);
     let (parts, _) = response.into_parts();
     let head = ResponseHead { status: parts.status, fields: parts.headers, body: BodyKind::None };
-    if let Err(error) = halves.writer.send(Answer::Head(head).encode()).await {
-        return Passed::broken(&error);
-    }
-    let target = match upgraded.await {
+    let begin = async {
+        halves.writer.send(Answer::Head(head).encode()).await.map_err(|error| error.to_string())?;
+        upgraded.await.map_err(|error| error.to_string())
+    };
+    let begun = tokio::select! {
+        biased;
+        begun = begin => begun,
+        reason = gone.as_mut() => Err(reason),
+    };
+    let target = match begun {
         Ok(target) => target,
         Err(error) => return Passed::broken(&error),
     };
     let Some((mut stream, early)) = halves.reunite() else { return Passed::broken("the stream is in use") };
     let mut target = TokioIo::new(target);
-    if let Err(error) = target.write_all(&early).await {
+    let written = tokio::select! {
+        biased;
+        written = target.write_all(&early) => written.map_err(|error| error.to_string()),
+        reason = gone.as_mut() => Err(reason),
+    };
+    if let Err(error) = written {
         stream.abort();
         cut(target.into_inner());
         return Passed::broken(&error);
     }
-    let Piped { up, down, error } = pipe(&mut target, &mut stream).await;
+    let stop = async { io::Error::other(gone.await) };
+    let Piped { up, down, error } = pipe_until(&mut target, &mut stream, stop).await;
     // What one side has finished is still being delivered to the other; letting go of the stream cuts what is left of it.
     if error.is_some() && !up.is_whole {
         stream.abort();
@@ -284,91 +321,10 @@ async fn fail(mut writer: MessageWriter<Stream>, code: RefuseCode, message: Stri
     Passed::broken(&message)
 }
 
-// === Bodies ===
-
-/// The request's body; none for upgrades, whose stream is needed whole afterwards.
-pub(super) struct RequestBody {
-    body: Option<TargetBody>,
-    /// How many bytes of it were taken, for whoever reports them; none for a request without a body.
-    sent: Option<Arc<AtomicU64>>,
-    /// The others on the same connection: they are spared a request that turns out to be long.
-    sharing: Option<Weak<Sharing>>,
-    long: Option<LongRequest>,
-}
-
-impl RequestBody {
-    fn new(body: Option<TargetBody>) -> Self {
-        let sent = body.as_ref().filter(|body| !body.is_end_stream()).map(|_| Arc::default());
-        Self { body, sent, sharing: None, long: None }
-    }
-
-    fn counted(&self) -> Option<Arc<AtomicU64>> {
-        self.sent.clone()
-    }
-}
-
-/// More than most requests have, and less than any server lets come on a connection without reading it.
-const LONG: u64 = 16 * 1024;
-
-impl Body for RequestBody {
-    type Data = Bytes;
-    /// What breaks it is the client, which is gone. Over HTTP/2 the target is told so by the reason that a client would give.
-    type Error = h2::Error;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
-        let this = self.get_mut();
-        let Some(body) = &mut this.body else { return Poll::Ready(None) };
-        let frame = ready!(Pin::new(body).poll_frame(cx));
-        let frame = frame.map(|frame| frame.map_err(|_| h2::Error::from(h2::Reason::CANCEL)));
-        if let (Some(Ok(frame)), Some(sent)) = (&frame, &this.sent) {
-            let bytes = u64::try_from(frame.data_ref().map_or(0, Bytes::len)).unwrap_or(u64::MAX);
-            let sent = sent.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-            if sent > LONG && this.long.is_none() {
-                this.long = this.sharing.as_ref().and_then(Weak::upgrade).map(|sharing| sharing.long_request());
-            }
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Body::is_end_stream)
-    }
-}
-
-/// The target's answer: counts what passes, and ends only where the target ended it.
-struct AnswerBody {
-    body: Incoming,
-    bytes: u64,
-    speak: Speak,
-}
-
-impl Body for &mut AnswerBody {
-    type Data = Bytes;
-    type Error = BrokenAnswer;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenAnswer>>> {
-        let this = self.get_mut();
-        let frame = ready!(Pin::new(&mut this.body).poll_frame(cx)).transpose()?;
-        match &frame {
-            Some(frame) => {
-                let bytes = frame.data_ref().map_or(0, Bytes::len);
-                this.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
-            }
-            // A reset without error reads like the end, but is not where the target said it would be.
-            None if this.speak == Speak::Http2 && !this.body.is_end_stream() => {
-                return Poll::Ready(Some(Err(BrokenAnswer::Reset)));
-            }
-            None => {}
-        }
-        Poll::Ready(frame.map(Ok))
-    }
-}
-
-/// What breaks an answer.
-#[derive(Debug, thiserror::Error)]
-enum BrokenAnswer {
-    #[error(transparent)]
-    Connection(#[from] hyper::Error),
-    #[error("the target reset the stream")]
-    Reset,
+/// Tells the gateway that the service is no longer to be reached. Nothing more of the request is taken, whoever still holds its body.
+async fn revoke(mut writer: MessageWriter<Stream>, reason: String) -> Passed {
+    let failure = Answer::Failure(Failure { code: RefuseCode::NotAllowed, message: reason.clone() });
+    let _ = writer.send(failure.encode()).await;
+    writer.abort_behind_sent();
+    Passed::broken(&reason)
 }

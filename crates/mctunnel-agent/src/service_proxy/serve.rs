@@ -39,7 +39,7 @@ impl ServiceProxy {
             || LocateError::Unavailable(format!("{target} was not located within {:?}", self.config.dial_timeout));
         let located = located.unwrap_or_else(|_| Err(late())).and_then(|located| check_addresses(&target, located));
         match located {
-            Ok(located) => Some((Reached { located, speaker }, offered)),
+            Ok(located) => Some((Reached { target, located, speaker }, offered)),
             Err(error) => {
                 let forbidden = matches!(error, LocateError::Forbidden(_));
                 let code = if forbidden { RefuseCode::NotAllowed } else { RefuseCode::TargetUnreachable };
@@ -80,6 +80,7 @@ impl ServiceProxy {
 
 /// Where an exchange goes, and for whom.
 pub(super) struct Reached {
+    pub(super) target: Target,
     pub(super) located: Located,
     pub(super) speaker: Option<Speaker>,
 }
