@@ -4,12 +4,15 @@ use crate::settings::ClusterSettings;
 use mctunnel::{
     ErrorCode, PinnedTargets, ServiceProxy, ServiceProxyConfig, ServiceTarget,
     agent::{Impersonate, service_proxy::TokenFile},
-    core::{PermitService, Roots, locate::SharedLocator},
+    core::{
+        PermitService, Roots,
+        locate::{Changing, SharedLocator},
+    },
     kube::{
         ClusterAccess, KubeLocator, LocatorConfig, OwnToken, ServiceAllowList, ServiceName, ServiceTls, SharedAllowList,
     },
 };
-use std::{fs, io, path::PathBuf, sync::Arc};
+use std::{fs, future::pending, io, path::PathBuf, sync::Arc};
 use tracing::{info, warn};
 
 /// The service proxy of an agent, and what may be reached through it.
@@ -176,5 +179,16 @@ impl PermittedServices {
 impl PermitService for PermittedServices {
     fn permits(&self, service: &ServiceTarget) -> bool {
         self.flags.permits(service) || self.file.as_ref().is_some_and(|file| file.permits(service))
+    }
+
+    fn changed(&self) -> Changing<'_> {
+        // Flags stay as they are.
+        let Some(file) = &self.file else { return Box::pin(pending()) };
+        let mut changes = file.changes();
+        Box::pin(async move {
+            if changes.changed().await.is_err() {
+                pending::<()>().await;
+            }
+        })
     }
 }
