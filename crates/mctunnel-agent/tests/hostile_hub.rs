@@ -2,20 +2,24 @@
 //! In a program of its own, because it measures the memory of the whole process.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, in its helpers too")]
 
+#[path = "bad_hub/by_hand.rs"]
+#[cfg(test)]
+mod by_hand;
 #[path = "bad_hub/fake_hub.rs"]
 #[cfg(test)]
 mod fake_hub;
 
-use bytes::{Bytes, BytesMut};
-use fake_hub::{FakeHub, HubLink};
+use by_hand::{Hub, encoded};
+use bytes::Bytes;
+use fake_hub::FakeHub;
 use mctunnel_agent::{
     Agent, Config,
     allow::AllowList,
     dial::{Resolve, Resolving},
 };
 use mctunnel_core::{ClusterName, Destination, Endpoint, Happening, Observe, Protocol, routing};
-use mctunnel_mux::{Deframer, Frame, Header, Open, OpenUser, ResetCode, User, Welcome};
-use mctunnel_tunnel::{Link, Transmit};
+use mctunnel_mux::{Frame, Header, Open, OpenUser, ResetCode, User};
+use mctunnel_tunnel::Link;
 use parking_lot::Mutex;
 use std::{
     future::poll_fn,
@@ -136,63 +140,6 @@ impl Seen {
             changed.await;
         }
     }
-}
-
-/// The hub's end of the tunnel, by hand.
-struct Hub {
-    link: HubLink,
-    deframer: Deframer,
-}
-
-impl Hub {
-    /// Takes the agent in.
-    async fn take_in(fake: &FakeHub) -> Self {
-        let mut hub = Self { link: fake.call().await, deframer: Deframer::default() };
-        assert!(matches!(hub.receive().await, Frame::Hello(_)));
-        let welcome = Welcome { version: 1, tunnel: "c1/1".to_owned(), generation: 1, ..Welcome::default() };
-        assert!(hub.push(encoded(&[Frame::Welcome(welcome)])).await);
-        hub
-    }
-
-    async fn receive(&mut self) -> Frame {
-        loop {
-            if let Some(message) = self.deframer.next_message().unwrap() {
-                return Frame::decode(message).unwrap();
-            }
-            let link = &mut self.link;
-            let chunk = poll_fn(|cx| {
-                if let Poll::Ready(Err(end)) = link.poll_flush(cx) {
-                    return Poll::Ready(Err(end));
-                }
-                link.poll_receive(cx)
-            });
-            self.deframer.push(chunk.await.unwrap());
-        }
-    }
-
-    /// Sends no more than the agent takes, so that what waits is not on our side; false when the agent has ended the tunnel.
-    async fn push(&mut self, bytes: Bytes) -> bool {
-        let link = &mut self.link;
-        let mut transmit = Some(Transmit { head: bytes, body: Bytes::new() });
-        poll_fn(|cx| {
-            if link.poll_flush(cx).map(|flushed| flushed.is_err()) == Poll::Ready(true) {
-                return Poll::Ready(false);
-            }
-            if let Some(transmit) = transmit.take_if(|_| link.poll_ready(cx).is_ready()) {
-                let sent = link.send(transmit).is_ok();
-                let _ = link.poll_flush(cx);
-                return Poll::Ready(sent);
-            }
-            Poll::Pending
-        })
-        .await
-    }
-}
-
-fn encoded(frames: &[Frame]) -> Bytes {
-    let mut bytes = BytesMut::new();
-    frames.iter().for_each(|frame| frame.encode(&mut bytes));
-    bytes.freeze()
 }
 
 /// Resident memory of this process in KiB.
