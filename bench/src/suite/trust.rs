@@ -130,7 +130,9 @@ impl<'a> Client<'a> {
     fn start(subject: &'a Subject, shown: &Shown, ca: Option<&Path>, seconds: f64) -> Result<Self> {
         let seconds = seconds.to_string();
         let mut args: Vec<String> =
-            ["--mode", "turns", "--streams", CONNECTIONS, "--seconds", &seconds, "--path", PATH].map(str::to_owned).into();
+            ["--mode", "turns", "--streams", CONNECTIONS, "--seconds", &seconds, "--path", PATH]
+                .map(str::to_owned)
+                .into();
         args.extend(shown.args());
         if let Some(ca) = ca {
             args.extend(["--tls-ca".to_owned(), ca.display().to_string()]);

@@ -107,7 +107,9 @@ impl PinnedTargets {
             (Scheme::Https, _) if unchecked => Some(ExpectedPeer { name: name.clone(), roots: Roots::Unchecked }),
             (Scheme::Https, Some(roots)) => Some(ExpectedPeer { name: name.clone(), roots: roots.clone() }),
             (Scheme::Https, None) => {
-                let reason = format!("{service} speaks TLS, and the agent was not told whose certificates to believe");
+                let reason = format!(
+                    "{service} speaks TLS, and the agent was not told whose certificates to believe: '--service-ca', or '--insecure-service'"
+                );
                 return Some(Err(LocateError::Forbidden(reason)));
             }
         };
