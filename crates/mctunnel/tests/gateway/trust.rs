@@ -128,27 +128,73 @@ async fn the_cluster_is_told_who_it_is_and_never_how_that_was_shown() {
     assert!(!service.contains("impersonate") && !service.contains("authorization"), "{service}");
 }
 
+/// Names that say who somebody is, or that are for us alone, and what a careless reader would take for one of them.
+const RESERVED: [&str; 33] = [
+    "Impersonate-User",
+    "impersonate-user",
+    "IMPERSONATE-USER",
+    "iMpErSoNaTe-UsEr",
+    "Impersonate-Group",
+    "Impersonate-Uid",
+    "Impersonate-Extra-Scopes",
+    "Impersonate-Extra-acme.com%2Fproject",
+    "Impersonate-Future",
+    "Impersonate-",
+    "Impersonate_User",
+    "impersonate_group",
+    "Impersonate-User_",
+    "X-Remote-User",
+    "x-remote-user",
+    "X-REMOTE-GROUP",
+    "X-Remote-Extra-Scopes",
+    "X-Remote-Uid",
+    "X-Remote-Future",
+    "X_Remote_User",
+    "X-Remote_User",
+    "X-MCTunnel-Proto",
+    "x-mctunnel-host",
+    "X-MCTUNNEL-TARGET",
+    "x-mctunnel-namespace",
+    "x-mctunnel-service",
+    "x-mctunnel-scheme",
+    "x-mctunnel-identity",
+    "x-mctunnel-cluster2",
+    "x-mctunnel-",
+    "x_mctunnel_cluster",
+    "any_name",
+    "_",
+];
+
+/// The name with every other letter in upper case.
+fn mixed(name: &str) -> String {
+    let letters = name.chars().enumerate();
+    letters.map(|(at, c)| if at % 2 == 0 { c.to_ascii_lowercase() } else { c.to_ascii_uppercase() }).collect()
+}
+
 #[tokio::test]
 async fn t01_with_a_valid_token_the_headers_of_an_identity_are_refused() {
     let rig = Rig::start_with(|adapter| adapter.authenticate(Arc::new(Names))).await;
     let target = Target::named("A").await;
     let _agent = rig.speaking_agent("cluster-a", target.address).await;
-    for header in [
-        "Impersonate-User: root",
-        "impersonate-group: system:masters",
-        "IMPERSONATE-UID: 0",
-        "Impersonate-Extra-Scopes: all",
-        "Impersonate-Future: x",
-        "Impersonate_User: root",
-        "X-Remote-User: root",
-        "X-Remote-Group: system:masters",
-        "Connection: Impersonate-User",
-        "Connection: close, authorization",
-    ] {
+    let connection = ["Connection: Impersonate-User", "Connection: close, authorization"].map(str::to_owned);
+    let reserved = RESERVED.iter().flat_map(|name| {
+        let mixed = mixed(name);
+        [
+            format!("{name}: admin"),
+            format!("{mixed}: system:masters"),
+            format!("{name}:"),
+            format!("{name}: a\r\n{name}: b"),
+            format!("{name}: a\r\nAccept: */*\r\n{mixed}: b"),
+        ]
+    });
+    for header in reserved.chain(connection) {
         let answer = rig.once(&asked("/cluster-a/api/v1/pods", "alice", &format!("{header}\r\n"))).await;
         assert!(answer.starts_with("HTTP/1.1 400"), "{header}: {answer}");
     }
     assert_eq!(target.seen.lock().len(), 0);
+    // The same request without them gets there, so nothing else has kept the others away.
+    assert!(rig.once(&asked("/cluster-a/api/v1/pods", "alice", "")).await.ends_with('A'));
+    assert_eq!(target.seen.lock().len(), 1);
 }
 
 #[tokio::test]
