@@ -1,5 +1,6 @@
-//! T32: what is open ends within 5 s when what allowed it goes away: the binding, the mapping of a group, the key, the issuer. A real hub,
-//! a real agent, answers that go on for ever; each cause ends its own stream and no other.
+//! T32: what is open ends within 5 s when what allowed it goes away: the binding, the mapping of a group, the key, the issuer, the time of a
+//! token; and within 1 s nothing new gets in. A real hub, a real agent, answers that go on for ever, an exec; each cause ends its own
+//! streams and no other.
 
 use crate::{
     rig::{Hub, PATIENCE, Role, run},
@@ -17,13 +18,18 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-/// What is promised, and as much again for a machine that has more to do.
-const CUT_WITHIN: Duration = Duration::from_secs(5 + 5);
+/// What is promised for what is open.
+const CUT_WITHIN: Duration = Duration::from_secs(5);
+/// And for what is asked anew.
+const DENIED_WITHIN: Duration = Duration::from_secs(1);
+
+/// How far apart the clocks of an issuer and of the hub may be: a token counts for so many seconds longer than it says.
+const SKEW: u64 = 30;
 
 const BINDING: &str = "  - {name: alice, role: all, users: [alice], providers: [keys]}\n";
 const POLICY: &str = "version: 1
@@ -31,6 +37,7 @@ roles:
   all:
     rules:
       - {clusters: ['*'], nonResourcePaths: ['*'], verbs: ['*']}
+      - {clusters: ['*'], namespaces: ['*'], apiGroups: ['*'], resources: ['*/*'], names: ['*'], verbs: ['*']}
       - {clusters: ['*'], bytes: ['*:*'], protocols: ['*']}
 bindings:
   - {name: alice, role: all, users: [alice], providers: [keys]}
@@ -69,7 +76,7 @@ fn serve(each: impl Fn(TcpStream) + Clone + Send + 'static) -> String {
     address
 }
 
-fn read_head(socket: &mut TcpStream) -> String {
+fn read_head(socket: &mut impl Read) -> String {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") && socket.read_exact(&mut byte).is_ok() {
         head.extend(byte);
@@ -77,9 +84,23 @@ fn read_head(socket: &mut TcpStream) -> String {
     String::from_utf8_lossy(&head).into_owned()
 }
 
+/// A kube-apiserver: an exec is an echo, a watch goes on for ever, all else has a short answer.
+fn kube_api(mut socket: TcpStream, ticks: &AtomicU64) {
+    let head = read_head(&mut socket).to_ascii_lowercase();
+    if head.contains("\r\nupgrade: websocket\r\n") {
+        let switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n";
+        // Whoever went away needs no answer.
+        let _ = write!(socket, "{switched}Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n");
+        echo(socket);
+    } else if head.contains("watch=1") {
+        watch(socket, ticks);
+    } else {
+        let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+    }
+}
+
 /// A watch: an answer of numbers that grow, all over the process.
 fn watch(mut socket: TcpStream, ticks: &AtomicU64) {
-    read_head(&mut socket);
     let mut sent = socket.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
     while sent.is_ok() {
         let tick = format!("tick{:012}\n", ticks.fetch_add(1, Ordering::SeqCst));
@@ -129,8 +150,13 @@ impl Issuer {
 
     /// A token for a user, for a long time.
     fn token(&self, user: &str) -> String {
+        self.token_until(user, 4_102_444_800)
+    }
+
+    /// The same, up to this second since 1970.
+    fn token_until(&self, user: &str, exp: u64) -> String {
         let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let claims = json!({"iss": self.url, "aud": "mctunnel", "sub": user, "exp": 4_102_444_800_u64});
+        let claims = json!({"iss": self.url, "aud": "mctunnel", "sub": user, "exp": exp});
         let message = format!("{}.{}", part(json!({"alg": "EdDSA", "kid": "k1"})), part(claims));
         format!("{message}.{}", URL_SAFE_NO_PAD.encode(self.key.sign(message.as_bytes()).expect("a signature")))
     }
@@ -164,7 +190,7 @@ impl Stage {
         let hub = Hub::start(&["--auth-config", &path("auth.yaml"), "--policy", &path("policy.yaml")]);
         let ticks: Arc<AtomicU64> = Arc::default();
         let counted = Arc::clone(&ticks);
-        let api = format!("http://{}", serve(move |socket| watch(socket, &counted)));
+        let api = format!("http://{}", serve(move |socket| kube_api(socket, &counted)));
         let echo = serve(echo);
         let (bundle, token, allow) = (hub.add("c1"), path("token"), format!("tcp://{echo}"));
         let flags = ["agent", "--join", &bundle, "--impersonate", "--kube-token-file", &token, "--kube-api", &api];
@@ -208,9 +234,38 @@ impl Stage {
         socket
     }
 
-    /// What a new request gets.
-    fn refused(&self, who: Who<'_>) -> Option<u16> {
-        status(&self.hub, who.certificate(), "/c1/no/such/cluster/path", &who.line())
+    /// An exec as kubectl begins it, up to the answer; what it carries then are bytes.
+    fn exec(&self, who: Who<'_>) -> Client {
+        let mut client = connect(&self.hub, who.certificate());
+        let path = "/c1/api/v1/namespaces/default/pods/p/exec?command=sh&stdin=true&stdout=true&tty=true";
+        let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+            Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n";
+        let head = format!("GET {path} HTTP/1.1\r\nHost: mctunnel-hub\r\n{upgrade}{}\r\n", who.line());
+        client.write_all(head.as_bytes()).expect("it reads");
+        let answer = read_head(&mut client);
+        assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
+        client
+    }
+
+    /// The status of a short request.
+    fn status(&self, who: Who<'_>) -> Option<u16> {
+        status(&self.hub, who.certificate(), "/c1/version", &who.line())
+    }
+
+    /// Asks from a change on until it counts. What counts is when a request was sent: one that was let in before, and whose answer
+    /// comes late on a busy machine, says nothing.
+    fn expect_denied(&self, who: Who<'_>, since: Instant, denied: u16, cause: &str) {
+        loop {
+            let sent = since.elapsed();
+            match self.status(who) {
+                Some(200) => assert!(sent < DENIED_WITHIN, "{cause}: let in {sent:?} after it"),
+                answer => {
+                    println!("{cause}: denied after {:?}", since.elapsed());
+                    assert_eq!(answer, Some(denied), "{cause}");
+                    return;
+                }
+            }
+        }
     }
 }
 
@@ -281,10 +336,21 @@ impl Watch {
     }
 }
 
-fn echoes(socket: &mut TcpStream) {
+fn echoes(socket: &mut (impl Read + Write)) {
     let mut back = [0; 4];
-    socket.write_all(b"ping").and_then(|()| socket.read_exact(&mut back)).expect("it is open");
+    socket.write_all(b"ping").and_then(|()| socket.flush()).expect("it is open");
+    socket.read_exact(&mut back).expect("it is open");
     assert_eq!(&back, b"ping");
+}
+
+/// Bytes both ways end in time, and as an error.
+fn expect_reset(mut socket: impl Read, since: Instant, cause: &str) {
+    let end = socket.read(&mut [0; 64]);
+    let took = since.elapsed();
+    println!("{cause}: cut after {took:?}");
+    let error = end.expect_err("it looks whole");
+    assert!(![ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()), "{cause}: silence");
+    assert!(took < CUT_WITHIN, "{cause}: {took:?}");
 }
 
 #[test]
@@ -293,44 +359,77 @@ fn t32_what_is_open_is_cut_when_what_allowed_it_goes_away() {
     let (alice_key, ci_key, olga_token) = (stage.key("alice"), stage.key("ci"), stage.issuer.token("olga"));
     let (alice, carol, olga) = (Who::Token(&alice_key), Who::Certificate(&stage.carol), Who::Token(&olga_token));
     let (alices, mut carols, mut olgas) = (stage.watch(alice), stage.watch(carol), stage.watch(olga));
+    let (mut exec, mut olgas_exec) = (stage.exec(alice), stage.exec(olga));
     let mut cis = stage.open(&ci_key);
+    echoes(&mut exec);
     echoes(&mut cis);
+    for who in [alice, Who::Token(&ci_key), carol, olga] {
+        assert_eq!(stage.status(who), Some(200));
+    }
 
-    let since = Instant::now();
+    let (since, cause) = (Instant::now(), "the binding is removed");
     assert!(POLICY.contains(BINDING));
     stage.edit("policy.yaml", &POLICY.replace(BINDING, ""));
-    alices.expect_cut(since, "the binding is removed");
-    assert_eq!(stage.refused(alice), Some(403));
+    stage.expect_denied(alice, since, 403, cause);
+    alices.expect_cut(since, cause);
+    expect_reset(exec, since, cause);
     carols.goes_on(&stage);
     olgas.goes_on(&stage);
+    echoes(&mut olgas_exec);
     echoes(&mut cis);
 
-    let since = Instant::now();
+    let (since, cause) = (Instant::now(), "the key is revoked");
     let id = ci_key.split('_').nth(1).expect("an id");
     let revoked = run(&["api-key", "revoke", id, "--data-dir", &stage.hub.path("data")]);
     assert_eq!(revoked.status, Some(0), "{revoked:?}");
+    stage.expect_denied(Who::Token(&ci_key), since, 401, cause);
     let end = cis.read(&mut [0; 64]);
     let took = since.elapsed();
-    println!("the key is revoked: cut after {took:?}");
+    println!("{cause}: cut after {took:?}");
     assert!(matches!(end, Ok(0)) || end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
     assert!(took < CUT_WITHIN, "{took:?}");
-    assert_eq!(stage.refused(Who::Token(&ci_key)), Some(401));
     carols.goes_on(&stage);
     olgas.goes_on(&stage);
 
     let (whole, idp) = auth(&stage.issuer.url);
-    let since = Instant::now();
+    let (since, cause) = (Instant::now(), "the mapping of the group is removed");
     let unmapped = whole.replace(MAPPING, "");
     assert_ne!(unmapped, whole);
     stage.edit("auth.yaml", &unmapped);
-    carols.expect_cut(since, "the mapping of the group is removed");
-    assert_eq!(stage.refused(carol), Some(403));
+    stage.expect_denied(carol, since, 403, cause);
+    carols.expect_cut(since, cause);
     olgas.goes_on(&stage);
+    echoes(&mut olgas_exec);
 
-    let since = Instant::now();
+    let (since, cause) = (Instant::now(), "the issuer is removed");
     let without = unmapped.replace(&idp, "");
     assert_ne!(without, unmapped);
     stage.edit("auth.yaml", &without);
-    olgas.expect_cut(since, "the issuer is removed");
-    assert_eq!(stage.refused(olga), Some(401));
+    stage.expect_denied(olga, since, 401, cause);
+    olgas.expect_cut(since, cause);
+    expect_reset(olgas_exec, since, cause);
+}
+
+#[test]
+fn t32_what_is_open_is_cut_when_its_token_ends() {
+    let stage = Stage::start();
+    let lasting = stage.issuer.token("olga");
+    let (now, clock) = (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).expect("it is not 1970"));
+    // In whole seconds, and late enough for all to be open before.
+    let ends = clock.as_secs() + 6;
+    let since = now + (Duration::from_secs(ends) - clock);
+    let short = stage.issuer.token_until("olga", ends - SKEW);
+    let (short, lasting) = (Who::Token(&short), Who::Token(&lasting));
+    let (mut watch, exec, mut other) = (stage.watch(short), stage.exec(short), stage.watch(lasting));
+    watch.goes_on(&stage);
+    assert_eq!(stage.status(short), Some(200));
+    assert!(Instant::now() < since, "the machine took too long to open all of it");
+
+    let cause = "the token has ended";
+    watch.expect_cut(since, cause);
+    assert!(Instant::now() >= since, "{cause}: cut before");
+    expect_reset(exec, since, cause);
+    stage.expect_denied(short, since, 401, cause);
+    other.goes_on(&stage);
+    assert_eq!(stage.status(lasting), Some(200));
 }
