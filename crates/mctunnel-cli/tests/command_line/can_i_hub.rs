@@ -33,8 +33,8 @@ deny:
 
 /// What is promised of an edit.
 const COUNTS_WITHIN: Duration = Duration::from_secs(1);
-/// What a machine may take beyond that which builds and tests at the same time: for the hub's look at the file, and for our question.
-const MARGIN: Duration = Duration::from_secs(3);
+/// And for when an answer says so, which may be late on a machine that builds and tests at the same time.
+const SAID_WITHIN: Duration = Duration::from_secs(2);
 
 /// A hub with a policy, and keys for some users.
 struct Stage {
@@ -125,12 +125,16 @@ fn a_hub_is_asked_by_http_and_by_the_command_and_follows_the_file() {
 
     // The deny rule goes and comes back; nobody restarts anything.
     let (mut took, pid) = (Vec::new(), stage.hub.role.pid());
-    for round in 0..4 {
+    for round in 0..5 {
         let allows = round % 2 == 0;
         stage.edit(&if allows { POLICY.replace("[kube-system]", "[secret]") } else { POLICY.to_owned() });
         let edited = Instant::now();
-        while stage.ask("alice", &about_me()).1["allowed"] != Value::Bool(allows) {
-            assert!(edited.elapsed() < crate::rig::PATIENCE, "the edit does not count");
+        loop {
+            let asked = edited.elapsed();
+            if stage.ask("alice", &about_me()).1["allowed"] == Value::Bool(allows) {
+                break;
+            }
+            assert!(asked < COUNTS_WITHIN, "asked {asked:?} after the edit, and it did not count");
         }
         took.push(edited.elapsed());
         let expected = if allows { "yes (role reader, rule 1, binding alice)\n" } else { said };
@@ -139,8 +143,8 @@ fn a_hub_is_asked_by_http_and_by_the_command_and_follows_the_file() {
     }
     took.sort_unstable();
     println!("an edit counted after {took:?}");
-    assert!(took[1] < COUNTS_WITHIN, "half of them at least, on a busy machine: {took:?}");
-    assert!(took.iter().all(|took| *took < COUNTS_WITHIN + MARGIN), "each of them: {took:?}");
+    assert!(took[took.len() / 2] < COUNTS_WITHIN, "most of them: {took:?}");
+    assert!(took.iter().all(|took| *took < SAID_WITHIN), "each of them: {took:?}");
     assert_eq!(stage.hub.role.pid(), pid);
 }
 
