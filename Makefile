@@ -40,7 +40,7 @@ SECONDS ?= 60
 MUTANTS ?=
 HELM ?= helm
 
-.PHONY: help demo test lint build bench e2e e2e-ready e2e-trust e2e-reports front h2spec scan slow browser floods blackhole report-soak soak run-hub run-agent \
+.PHONY: help demo test lint build bench e2e e2e-ready e2e-trust e2e-reports front h2spec scan slow browser floods blackhole stalled report-soak soak run-hub run-agent \
 	join fuzz mutants charts docs install-tools clean
 
 help: ## List the targets
@@ -126,6 +126,9 @@ browser: build ## What pages of other sites can make a real Chromium do at the g
 
 floods: ## Each flood of HTTP/2 frames for 30 s, against the gateway and the tunnel listener (T38)
 	MCTUNNEL_FLOOD_SECONDS=30 $(CARGO) test --locked --package mctunnel-cli --test process -- --test-threads=1 --nocapture t38
+
+stalled: ## A thousand clients that stop reading an endless body for 60 s (T42)
+	MCTUNNEL_STALL_SECONDS=60 $(CARGO) test --locked --package mctunnel-cli --test process -- --test-threads=1 --nocapture t42
 
 blackhole: build ## A GiB each way while packets are lost; peers that are gone without a word are found in time (root, 4 minutes)
 	MCTUNNEL="$(MCTUNNEL)" e2e/blackhole
