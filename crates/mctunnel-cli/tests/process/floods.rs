@@ -149,7 +149,7 @@ const ATTACKS: &[Attack] = &[
 const BIG: usize = 1 << 20;
 
 /// Answers each request of a connection: `/big` with a large body, all else with a small one.
-async fn web(mut socket: TcpStream) {
+pub(crate) async fn web(mut socket: TcpStream) {
     let mut read = Vec::new();
     loop {
         while !read.windows(4).any(|w| w == b"\r\n\r\n") {

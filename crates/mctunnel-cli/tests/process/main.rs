@@ -17,6 +17,7 @@ mod drain_trusted;
 mod event_reports;
 mod faults;
 mod floods;
+mod head_of_line;
 mod log_reports;
 mod many;
 mod paths_to_the_hub;

@@ -10,6 +10,7 @@ use tokio::{
     net::TcpStream,
     time::Instant,
 };
+use tokio_rustls::client::TlsStream;
 
 const STALLED: u64 = 64;
 
@@ -93,6 +94,19 @@ pub(crate) async fn endless(mut socket: TcpStream) {
     }
 }
 
+/// A client that has been answered by the service `default/body`, and has read no more than that.
+pub(crate) async fn answered(rig: &Rig, gateway: &str) -> TlsStream<TcpStream> {
+    let path = "/c1/api/v1/namespaces/default/services/http:body:80/proxy-service/";
+    let mut client = connect(rig, gateway, "http/1.1", "localhost", None).await;
+    let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    client.write_all(head.as_bytes()).await.expect("sent");
+    client.flush().await.expect("sent");
+    let mut answer = [0; 12];
+    client.read_exact(&mut answer).await.expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    client
+}
+
 #[tokio::test]
 async fn t42_a_thousand_clients_that_stop_reading_an_endless_body_cost_300_mebibytes_at_most_and_nothing_once_gone() {
     const CLIENTS: usize = 1000;
@@ -101,23 +115,13 @@ async fn t42_a_thousand_clients_that_stop_reading_an_endless_body_cost_300_mebib
     let (service, pin) = ("--allow-service=default/body", format!("--pin-service=default/body:80={}", body.address));
     let agent = rig.agent_with(&rig.add("c1").await, &[service, &pin]).await;
     let gateway = text(&rig.hub.ready, "gateway");
-    let ask = async || {
-        let path = "/c1/api/v1/namespaces/default/services/http:body:80/proxy-service/";
-        let mut client = connect(&rig, &gateway, "http/1.1", "localhost", None).await;
-        let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        client.write_all(head.as_bytes()).await.expect("sent");
-        let mut answer = [0; 12];
-        client.read_exact(&mut answer).await.expect("an answer");
-        assert_eq!(&answer, b"HTTP/1.1 200");
-        client
-    };
-    drop(ask().await);
+    drop(answered(&rig, &gateway).await);
     let gone = async || (rig.metric("mctunnel_streams_open{cluster=\"c1\"}").await == Some(0.0)).then_some(());
     until("the first to be gone", gone).await;
     let before = [rig.hub.resident(), agent.resident()];
     let mut stalled = Vec::new();
     for _ in 0..CLIENTS {
-        stalled.push(ask().await);
+        stalled.push(answered(&rig, &gateway).await);
     }
     let mut most = [0, 0];
     let end = Instant::now() + lasting();
