@@ -239,12 +239,12 @@ pub(crate) async fn ask_cluster(gateway: &str, ca: &Path, key: &str, cluster: &s
 }
 
 /// Files of a hub that asks for keys, and the flags that name them.
-struct Trust {
+pub(crate) struct Trust {
     files: tempfile::TempDir,
 }
 
 impl Trust {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let trust = Self { files: tempfile::tempdir().expect("a directory") };
         for (name, text) in [("auth.yaml", AUTH), ("policy.yaml", POLICY), ("token", "the agent's own")] {
             std::fs::write(trust.path(name), text).expect("a file");
@@ -252,7 +252,7 @@ impl Trust {
         trust
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.files.path().join(name).to_str().expect("UTF-8").to_owned()
     }
 
