@@ -3,15 +3,15 @@
 
 use crate::{
     rig::{Greeter, Hub, Ran, Role, mctunnel, ran, request, run, until},
-    tls_servers::{Tls, serve},
+    tls_servers::{Connection, Tls, serve},
 };
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     collections::BTreeSet,
     fs,
     io::{BufRead, BufReader, Write},
-    net::TcpStream,
+    net::{IpAddr, Ipv4Addr, TcpStream, UdpSocket},
     process::Command,
     sync::Arc,
 };
@@ -260,10 +260,74 @@ fn insecure_service(stage: &Stage, way: Way) {
     }
 }
 
-/// What it lets through takes a Kubernetes: `mctunnel-kube` has that test.
 fn allow_external_names(stage: &Stage, way: Way) {
-    let shown = stage.refused(way, &[("allow-external-names", "true")], &["--join", "x", "--print-config"]);
-    assert!(shown.status == Some(0) && shown.out.contains("allow_external_names: true"), "{shown:?}");
+    // No service may lead to loopback: there the answer shows only that the name was followed.
+    let ip = own_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let elsewhere = Greeter::start_at(ip);
+    let (name, port) = elsewhere.address.rsplit_once(':').expect("a port");
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": cluster_with_external_name(name)}}],
+        "users": [{"name": "u", "user": {"token": "the-agents-own"}}],
+    });
+    let (kubeconfig, service) = (stage.write("kubeconfig", &config.to_string()), format!("default/out:{port}"));
+    let flags = ["--join", &stage.join, "--kubeconfig", &kubeconfig, "--allow-service", &service];
+    let path = format!("/c1/api/v1/namespaces/default/services/out:{port}/proxy-service/x");
+
+    let without = stage.agent_with(Way::Flag, &[], &flags);
+    let (status, body) = stage.ask(&path);
+    assert!(status == 403 && body.contains("outside the cluster, which is not allowed"), "{status} {body}");
+    drop(without);
+    let _agent = stage.agent_with(way, &[("allow-external-names", "true")], &flags);
+    let (status, body) = stage.ask(&path);
+    if ip.is_loopback() {
+        assert!(status == 403 && body.contains("loopback"), "{status} {body}");
+    } else {
+        assert_eq!((status, body.as_str()), (200, "/x"));
+    }
+}
+
+/// An address of this machine that others could reach, if it has one.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    // Nothing is sent: the system only chooses from where it would be.
+    socket.connect((Ipv4Addr::new(203, 0, 113, 1), 9)).ok()?;
+    match socket.local_addr().ok()?.ip() {
+        IpAddr::V4(ip) if !ip.is_loopback() && !ip.is_link_local() && !ip.is_unspecified() => Some(ip.into()),
+        IpAddr::V4(_) | IpAddr::V6(_) => None,
+    }
+}
+
+/// The kube-apiserver of a cluster with one service, `default/out`, which stands for this name. Gives its URL.
+fn cluster_with_external_name(name: &str) -> String {
+    let metadata = json!({"name": "out", "namespace": "default", "resourceVersion": "1", "uid": "1"});
+    let out = json!({"metadata": metadata, "spec": {"type": "ExternalName", "externalName": name}});
+    let address = serve(None, move |connection| {
+        let head = read_head(connection);
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        if path.contains("watch=1") {
+            // Nothing happens until the client goes.
+            let _ = connection.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+            let _ = connection.read(&mut [0]);
+            return;
+        }
+        let items = if path.starts_with("/api/v1/services?") { vec![out.clone()] } else { Vec::new() };
+        let list = json!({"metadata": {"resourceVersion": "1"}, "items": items}).to_string();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n", list.len());
+        // Whoever went away needs no answer.
+        let _ = connection.write_all(format!("{head}Connection: close\r\n\r\n{list}").as_bytes());
+    });
+    format!("http://{address}")
+}
+
+/// The head of a request.
+fn read_head(connection: &mut dyn Connection) -> String {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") && connection.read(&mut byte).is_ok_and(|read| read == 1) {
+        head.extend(byte);
+    }
+    String::from_utf8_lossy(&head).into_owned()
 }
 
 // === a stage for agents of one cluster ===
@@ -440,15 +504,11 @@ impl Api {
         let heads = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&heads);
         let address = serve(tls, move |connection| {
-            let (mut head, mut byte) = (Vec::new(), [0]);
-            while !head.ends_with(b"\r\n\r\n") && connection.read(&mut byte).is_ok_and(|read| read == 1) {
-                head.extend(byte);
-            }
+            let head = read_head(connection);
             if head.is_empty() {
                 // Whoever went away at the sight of the certificate has said nothing.
                 return;
             }
-            let head = String::from_utf8_lossy(&head).into_owned();
             let lower = head.split("\r\n").map(|line| match line.split_once(": ") {
                 Some((name, value)) => format!("{}: {value}\r\n", name.to_ascii_lowercase()),
                 None => format!("{line}\r\n"),

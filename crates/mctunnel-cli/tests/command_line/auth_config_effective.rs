@@ -5,6 +5,7 @@ use crate::{
     audit_webhook::Receiver,
     enrolment::OwnCa,
     rig::{Hub, Ran, Role, get, mctunnel, ran, request, run, until},
+    service_accounts::{AUDIENCE, Api, jwt},
     tls_servers::Tls,
 };
 use serde_json::Value;
@@ -270,6 +271,26 @@ fn review_kubeconfig(way: Way) {
     let trust = ["--auth-config", &place.auth(), "--policy", &place.policy()];
     let refused = place.refused(way, &options, &trust);
     assert!(refused.status == Some(1) && refused.err.contains("/no/such/kubeconfig"), "{refused:?}");
+
+    // The cluster that the file names is asked whose a token is, and nobody else knows these.
+    let (alices, forged) = (jwt("canary-of-alice"), jwt("canary-of-nobody"));
+    let (api, another) = (Api::start(), Api::start());
+    api.knows("canary-of-alice", "alice", AUDIENCE);
+    let reviews = format!("providers: [{{name: hub, token_review: {{audiences: [{AUDIENCE}]}}}}]\n");
+    let auth = place.write("reviews.yaml", &reviews);
+    let policy = place.write("policy.yaml", &POLICY.replace("[keys]", "[hub]"));
+    let trust = ["--auth-config", &auth, "--policy", &policy];
+    for (asked, alice) in [(&api, 404), (&another, 401)] {
+        let kubeconfig = asked.path("kubeconfig");
+        let (mut hub, gateway) = place.serving(way, &[("review-kubeconfig", &kubeconfig)], &trust);
+        assert_eq!(
+            [status(&gateway, None), status(&gateway, Some(&forged)), status(&gateway, Some(&alices))],
+            [401, 401, alice]
+        );
+        let tokens: Vec<Value> = asked.asked().iter().map(|spec| spec["token"].clone()).collect();
+        assert_eq!(tokens, [forged.as_str(), &alices]);
+        end(&mut hub);
+    }
 }
 
 fn insecure_no_auth(way: Way) {

@@ -1,11 +1,11 @@
 //! Runs the real binary, to its end or until it is ready.
 
-use crate::tls_servers::{Tls, serve};
+use crate::tls_servers::{Tls, serve_at};
 use serde_json::Value;
 use std::{
     fs::{self, File},
     io::{Read, Write},
-    net::TcpStream,
+    net::{IpAddr, Ipv4Addr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
     thread,
@@ -164,15 +164,20 @@ pub(crate) struct Greeter {
 
 impl Greeter {
     pub(crate) fn start() -> Self {
-        Self::serve(None)
+        Self::start_at(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+
+    /// The same at this address of the machine.
+    pub(crate) fn start_at(ip: IpAddr) -> Self {
+        Self::serve(ip, None)
     }
 
     pub(crate) fn start_tls(tls: &Tls) -> Self {
-        Self::serve(Some(tls))
+        Self::serve(IpAddr::V4(Ipv4Addr::LOCALHOST), Some(tls))
     }
 
-    fn serve(tls: Option<&Tls>) -> Self {
-        let address = serve(tls, |connection| {
+    fn serve(ip: IpAddr, tls: Option<&Tls>) -> Self {
+        let address = serve_at(ip, tls, |connection| {
             let mut head = [0; 4096];
             let length = connection.read(&mut head).unwrap_or_default();
             let head = String::from_utf8_lossy(&head[..length]).into_owned();

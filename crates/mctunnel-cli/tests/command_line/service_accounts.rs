@@ -16,12 +16,12 @@ use std::{
 };
 use tempfile::TempDir;
 
-const AUDIENCE: &str = "mctunnel-enrol";
+pub(crate) const AUDIENCE: &str = "mctunnel-enrol";
 /// The token of fleet/a.
 const CANARY: &str = "canary-of-fleet-a";
 
 /// A token with this signature. All of them say that they are of fleet/a and for this hub; which one is, the cluster knows.
-fn jwt(signature: &str) -> String {
+pub(crate) fn jwt(signature: &str) -> String {
     let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let claims = json!({"sub": "system:serviceaccount:fleet:a", "aud": [AUDIENCE], "exp": 4_102_444_800_u64});
     format!("{}.{}.{signature}", part(json!({"alg": "RS256"})), part(claims))
@@ -37,14 +37,14 @@ struct Known {
     asked: Vec<Value>,
 }
 
-struct Api {
+pub(crate) struct Api {
     known: Arc<Mutex<Known>>,
     dir: TempDir,
 }
 
 impl Api {
     /// An API that knows the token of fleet/a; it ends with the test.
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let server = format!("http://{}", listener.local_addr().expect("an address"));
         let known: Arc<Mutex<Known>> = Arc::default();
@@ -67,15 +67,15 @@ impl Api {
         api
     }
 
-    fn knows(&self, token: &str, user: &str, audience: &str) {
+    pub(crate) fn knows(&self, token: &str, user: &str, audience: &str) {
         self.known.lock().tokens.insert(jwt(token), (user.to_owned(), audience.to_owned()));
     }
 
-    fn asked(&self) -> Vec<Value> {
+    pub(crate) fn asked(&self) -> Vec<Value> {
         self.known.lock().asked.clone()
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.dir.path().join(name).to_str().expect("UTF-8").to_owned()
     }
 

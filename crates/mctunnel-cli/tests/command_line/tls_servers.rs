@@ -4,7 +4,7 @@ use crate::tls_clients::Ca;
 use rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::aws_lc_rs};
 use std::{
     io::{Read, Write},
-    net::TcpListener,
+    net::{IpAddr, Ipv4Addr, TcpListener},
     sync::Arc,
     thread,
 };
@@ -39,7 +39,16 @@ impl<C: Read + Write> Connection for C {}
 
 /// Serves each connection by a thread of its own until the test ends; gives the address.
 pub(crate) fn serve(tls: Option<&Tls>, serve: impl Fn(&mut dyn Connection) + Clone + Send + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    serve_at(IpAddr::V4(Ipv4Addr::LOCALHOST), tls, serve)
+}
+
+/// The same at this address of the machine.
+pub(crate) fn serve_at(
+    ip: IpAddr,
+    tls: Option<&Tls>,
+    serve: impl Fn(&mut dyn Connection) + Clone + Send + 'static,
+) -> String {
+    let listener = TcpListener::bind((ip, 0)).expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     let tls = tls.map(|tls| Arc::clone(&tls.config));
     thread::spawn(move || {
