@@ -29,6 +29,7 @@ mod log_injection;
 mod metrics;
 mod policy;
 mod quick_start;
+mod quotas;
 mod report_api;
 mod report_commands;
 mod report_rig;
