@@ -246,7 +246,7 @@ impl Stage {
             let _agent = command.spawn().expect("it starts");
             until("its refusal", async || self.rig.metric(refused).await.filter(|now| *now > before)).await;
         }
-        assert_eq!(self.rig.metric("mctunnel_tunnels").await, Some(0.0));
+        assert!(self.rig.metric("mctunnel_tunnels").await.is_none_or(|tunnels| tunnels < 0.5), "one is up");
     }
 }
 
