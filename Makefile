@@ -125,7 +125,7 @@ browser: build ## What pages of other sites can make a real Chromium do at the g
 	MCTUNNEL="$(MCTUNNEL)" e2e/front/browser/run check
 
 floods: ## Each flood of HTTP/2 frames for 30 s, against the gateway and the tunnel listener (T38)
-	MCTUNNEL_FLOOD_SECONDS=30 $(CARGO) test --locked --package mctunnel-cli --test process -- --test-threads=1 --nocapture t38
+	FLOOD_SECONDS=30 $(CARGO) test --locked --package mctunnel-cli --test process -- --test-threads=1 --nocapture t38
 
 stalled: ## A thousand clients that stop reading an endless body for 60 s (T42)
 	MCTUNNEL_STALL_SECONDS=60 $(CARGO) test --locked --package mctunnel-cli --test process -- --test-threads=1 --nocapture t42

@@ -247,7 +247,7 @@ async fn attack(stage: &Stage, attack: &Attack, on_tunnel: bool, lasting: Durati
 }
 
 async fn all_attacks(on_tunnel: bool) {
-    let told = std::env::var("MCTUNNEL_FLOOD_SECONDS").ok();
+    let told = std::env::var("FLOOD_SECONDS").ok();
     let lasting = told.as_ref().map_or(1, |seconds| seconds.parse().expect("seconds"));
     let (lasting, alone) = (Duration::from_secs(lasting), told.is_some());
     let stage = Arc::new(stage().await);
