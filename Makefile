@@ -128,7 +128,7 @@ floods: ## Each flood of HTTP/2 frames for 30 s, against the gateway and the tun
 	FLOOD_SECONDS=30 $(CARGO) test --locked --package mctunnel-cli --test process -- --test-threads=1 --nocapture t38
 
 stalled: ## A thousand clients that stop reading an endless body for 60 s (T42)
-	MCTUNNEL_STALL_SECONDS=60 $(CARGO) test --locked --package mctunnel-cli --test process -- --test-threads=1 --nocapture t42
+	STALL_SECONDS=60 $(CARGO) test --locked --package mctunnel-cli --test process -- --test-threads=1 --nocapture t42
 
 blackhole: build ## A GiB each way while packets are lost; peers that are gone without a word are found in time (root, 4 minutes)
 	MCTUNNEL="$(MCTUNNEL)" e2e/blackhole

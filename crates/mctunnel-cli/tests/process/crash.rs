@@ -1,7 +1,7 @@
 //! A hub that is killed around the use of a token and around a revocation forgets neither: the second use stays refused, and who was
 //! revoked stays out. What it says was done was on the disk before it said so, at three chosen moments and at random ones.
 //!
-//! `MCTUNNEL_CRASH_SEED` draws the random moments of an earlier run again.
+//! `CRASH_SEED` draws the random moments of an earlier run again.
 
 use crate::{
     rig::{BINARY, PATIENCE, Rig, agent_command, start_hub, text, until},
@@ -259,7 +259,7 @@ async fn said(command: Child) -> Option<String> {
 
 /// The seed of the run; another one each time unless one is given.
 fn seed() -> u64 {
-    let given = std::env::var("MCTUNNEL_CRASH_SEED").ok();
+    let given = std::env::var("CRASH_SEED").ok();
     let of_now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| u64::from(now.subsec_nanos()));
     given.map_or_else(of_now, |seed| seed.parse().expect("a number"))
 }
@@ -267,7 +267,7 @@ fn seed() -> u64 {
 #[tokio::test]
 async fn t25_t30_a_hub_that_is_killed_at_any_moment_has_all_that_it_said_was_done() {
     let seed = seed();
-    println!("MCTUNNEL_CRASH_SEED={seed}");
+    println!("CRASH_SEED={seed}");
     let (mut rng, trust) = (Rng::new(seed), Trust::new());
     let flags = ["--auth-config", &trust.path("auth.yaml"), "--policy", &trust.path("policy.yaml")];
     let mut stage = Stage::start(flags.map(str::to_owned).into()).await;

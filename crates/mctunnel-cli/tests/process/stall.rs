@@ -16,7 +16,7 @@ const STALLED: u64 = 64;
 
 /// How long the thousand stop reading: a moment as a rule, a minute by `make stalled`.
 fn lasting() -> Duration {
-    let told = std::env::var("MCTUNNEL_STALL_SECONDS").ok();
+    let told = std::env::var("STALL_SECONDS").ok();
     Duration::from_secs(told.map_or(5, |seconds| seconds.parse().expect("seconds")))
 }
 
