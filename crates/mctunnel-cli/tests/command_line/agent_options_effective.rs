@@ -309,7 +309,7 @@ fn cluster_with_external_name(name: &str) -> String {
         if path.contains("watch=1") {
             // Nothing happens until the client goes.
             let _ = connection.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
-            let _ = connection.read(&mut [0]);
+            let _ = connection.read_exact(&mut [0]);
             return;
         }
         let items = if path.starts_with("/api/v1/services?") { vec![out.clone()] } else { Vec::new() };
