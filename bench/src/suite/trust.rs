@@ -33,8 +33,8 @@ pub(crate) fn measure(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     let (_target, address) = http_target(bench.haproxy, &dir)?;
     let issuer = Issuer::start()?;
     let credentials = Credentials::make(&dir, &issuer)?;
-    for round in 1..=bench.plan.rounds {
-        // With new processes: where their memory lies is luck, and luck is to change from round to round.
+    for round in 1..=bench.plan.rounds * ROUNDS_OF_A_ROUND {
+        // With new processes: where their memory lies is luck, which costs as much as what is measured, and has to change often.
         let pair = |name: &str, is_plain: bool| -> Result<Pair> {
             Pair::start(binary, &dir.join(format!("{name}-{round}")), is_plain, &credentials, &address)
         };
@@ -114,8 +114,9 @@ impl Way<'_> {
     }
 }
 
-const TURNS_OF_A_VISIT: f64 = 4.0;
-const PAIRS_OF_TURNS: usize = 5;
+const ROUNDS_OF_A_ROUND: usize = 3;
+const TURNS_OF_A_VISIT: f64 = 8.0;
+const PAIRS_OF_TURNS: usize = 3;
 
 /// Asks one hub in one way whenever it is its turn.
 struct Client<'a> {

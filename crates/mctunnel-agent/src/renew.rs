@@ -20,7 +20,7 @@ use tokio::{sync::Notify, task::spawn_blocking};
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// How often files are looked at.
-const LOOK: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_secs(2);
 
 /// Where the next certificate comes from.
 #[derive(Debug)]

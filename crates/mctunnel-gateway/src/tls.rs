@@ -60,13 +60,17 @@ pub(crate) async fn accept_tls(
     peer: SocketAddr,
     limit: Duration,
 ) -> Option<TlsStream<TcpStream>> {
-    let Ok(Ok(stream)) = timeout(limit, tls.now().accept(socket)).await else {
+    let Ok(Ok(mut stream)) = timeout(limit, tls.now().accept(socket)).await else {
         // Not TLS, or a client that does not know our CA: it knows why better than we do.
         tracing::debug!(%peer, "A client did not complete its TLS handshake.");
         return None;
     };
+    stream.get_mut().1.set_buffer_limit(Some(MOST_BUFFERED));
     Some(stream)
 }
+
+/// What TLS holds of an answer that a client does not read: two records, enough for a write to be worth its while.
+const MOST_BUFFERED: usize = 32 * 1024;
 
 /// What the client has shown of itself in the handshake.
 pub(crate) fn client_certificate(stream: &TlsStream<TcpStream>) -> Option<Arc<ClientCertificate>> {

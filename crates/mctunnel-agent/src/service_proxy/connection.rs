@@ -16,6 +16,9 @@ use tokio_util::task::AbortOnDropHandle;
 /// A request's body, as it comes through the tunnel.
 pub(super) type TargetBody = MessageBody<Stream>;
 
+/// What hyper reads of an answer that nobody takes; it would be three times as much. No head is longer.
+const MOST_BUFFERED: usize = 128 * 1024;
+
 /// A connection that takes requests. The last one to drop it ends its task.
 pub(super) struct Connection {
     sender: Sender,
@@ -38,8 +41,11 @@ impl Connection {
     ) -> io::Result<Self> {
         match speak {
             Speak::Http1 => {
-                let (sender, connection) =
-                    http1::Builder::new().handshake(TokioIo::new(io)).await.map_err(io::Error::other)?;
+                let (sender, connection) = http1::Builder::new()
+                    .max_buf_size(MOST_BUFFERED)
+                    .handshake(TokioIo::new(io))
+                    .await
+                    .map_err(io::Error::other)?;
                 let task = tokio::spawn(async move {
                     // What breaks it is told to the exchange that is on it.
                     let _ = connection.with_upgrades().await;
