@@ -71,10 +71,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // One thread: a client that does little should not spend its time on waking its own threads.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        match args.mode {
-            Mode::Hold => return hold(&args.route, args.streams).await,
-            Mode::Turns => return get::in_turns(&args.route, args.streams, phase(args)?).await,
-            _ => {}
+        if args.mode == Mode::Hold {
+            return hold(&args.route, args.streams).await;
+        }
+        if args.mode == Mode::Turns {
+            return get::in_turns(&args.route, args.streams, phase(args)?).await;
         }
         let outcome = timeout(DEADLINE, measure(args)).await.context("the load did not come to an end")??;
         report::line(&outcome.to_string())

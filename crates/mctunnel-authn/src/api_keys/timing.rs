@@ -3,7 +3,8 @@
 
 use super::{ApiKeyRecord, ApiKeySettings, ApiKeys, MemoryApiKeys, NewApiKey, create_api_key, key_text};
 use crate::{Clock, api_keys::ApiKeyStore, digest};
-use std::{hint::black_box, sync::Arc, time::Instant};
+use std::{hint::black_box, sync::Arc};
+use tokio::time::Instant;
 
 /// Guesses in one measurement: many times what a clock can tell apart, and so many that it does not matter where in memory each lies.
 const BATCH: usize = 64;
@@ -19,7 +20,7 @@ fn t_between(prepare: &dyn Fn(usize), run: &dyn Fn()) -> f64 {
     let mut times = [const { Vec::new() }; 2];
     for turn in 0..2 * MEASUREMENTS {
         // By turns, and each as often behind itself as behind the other: whatever alternates meets both alike.
-        let class = turn / 2 % 2 ^ turn % 2;
+        let class = (turn / 2 % 2) ^ (turn % 2);
         prepare(class);
         let begun = Instant::now();
         run();

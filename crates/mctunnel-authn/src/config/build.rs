@@ -44,11 +44,10 @@ impl Reuse {
 
     /// The keys of an issuer that is asked as before: other names for its users are no reason to be without them.
     fn keys(&self, settings: &OidcSettings) -> Option<Arc<KeySource>> {
-        let is_same = |made: &&Made| match &made.plan.settings {
-            Settings::Oidc(OidcSettings { issuer, ca_pem, plain_loopback, algorithms: _, claims: _ }) => {
-                (issuer, ca_pem, plain_loopback) == (&settings.issuer, &settings.ca_pem, &settings.plain_loopback)
-            }
-            _ => false,
+        let is_same = |made: &&Made| {
+            let Settings::Oidc(known) = &made.plan.settings else { return false };
+            let OidcSettings { issuer, ca_pem, plain_loopback, algorithms: _, claims: _ } = known;
+            (issuer, ca_pem, plain_loopback) == (&settings.issuer, &settings.ca_pem, &settings.plain_loopback)
         };
         self.0.iter().find(is_same)?.keys.clone()
     }

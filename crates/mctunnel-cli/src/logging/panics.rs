@@ -33,10 +33,11 @@ mod tests {
         }
         logging::start(LogFormat::Json, EnvFilter::new("info"));
         let token = format!("token{}\nof a peer", "-canary");
-        let tasks =
-            [tokio::spawn(async move { panic!("cannot read {token}") }), tokio::spawn(async { panic!("said") })];
-        for task in tasks {
-            assert!(task.await.unwrap_err().is_panic());
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(async move { panic!("cannot read {token}") });
+        tasks.spawn(async { panic!("said") });
+        while let Some(ended) = tasks.join_next().await {
+            assert!(ended.unwrap_err().is_panic());
         }
     }
 

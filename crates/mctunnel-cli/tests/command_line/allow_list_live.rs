@@ -162,7 +162,7 @@ impl Held {
         let now = TICKS.fetch_add(1, Ordering::SeqCst);
         let newest = |text: &str| text.split("tick").filter_map(|tick| tick.get(..12)?.parse::<usize>().ok()).last();
         if self.is_upgraded {
-            write!(self.socket, "tick{:012}\n", now + 1).expect("it is open");
+            writeln!(self.socket, "tick{:012}", now + 1).expect("it is open");
         }
         while newest(&self.heard).is_none_or(|tick| tick <= now) {
             let mut bytes = [0; 4096];

