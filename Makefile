@@ -89,9 +89,9 @@ e2e: $(if $(E2E_BINARY),,build) ## kubectl against two real Kubernetes clusters 
 	e2e/build
 	MCTUNNEL="$(or $(E2E_BINARY),$(MCTUNNEL))" e2e/run $(E2E_FLAGS)
 
-e2e-trust: build ## Who gets in, and as whom, with a real OpenID provider and two real clusters (root, node)
+e2e-trust: $(if $(E2E_BINARY),,build) ## Who gets in, and as whom, with a real OpenID provider and two real clusters (root, node)
 	e2e/build
-	MCTUNNEL="$(MCTUNNEL)" e2e/trust $(E2E_FLAGS)
+	MCTUNNEL="$(or $(E2E_BINARY),$(MCTUNNEL))" e2e/trust $(E2E_FLAGS)
 
 e2e-reports: build ## Events, logs and services of the hub, with two real clusters while hub and agent are killed (root)
 	e2e/build

@@ -37,22 +37,26 @@ impl Browsed {
 
 /// Before somebody is asked who it is: whether the page is of our own origin. A token that a page had to have to send it counts for the
 /// page; if it turns out to be nobody's, see below.
-pub(super) fn check_page(parts: &Parts) -> Result<(), Browsed> {
-    if credential::has_token(&parts.headers) { Ok(()) } else { check_origin(parts) }
+pub(super) fn check_page(parts: &Parts, is_tls: bool) -> Result<(), Browsed> {
+    if credential::has_token(&parts.headers) { Ok(()) } else { check_origin(parts, is_tls) }
 }
 
 /// Of somebody who comes in as nobody: a token has said nothing, any page can make one up.
-pub(super) fn check_page_of_nobody(parts: &Parts, hosts: Option<&BTreeSet<String>>) -> Result<(), Browsed> {
-    check_origin(parts)?;
+pub(super) fn check_page_of_nobody(
+    parts: &Parts,
+    is_tls: bool,
+    hosts: Option<&BTreeSet<String>>,
+) -> Result<(), Browsed> {
+    check_origin(parts, is_tls)?;
     check_host(parts, hosts)
 }
 
-fn check_origin(parts: &Parts) -> Result<(), Browsed> {
+fn check_origin(parts: &Parts, is_tls: bool) -> Result<(), Browsed> {
     let host = host_of(&parts.uri, &parts.headers);
     let mut origins = parts.headers.get_all(header::ORIGIN).iter();
     let mut sites = parts.headers.get_all("sec-fetch-site").iter();
     // Browsers leave the origin out of links and images, and show a client certificate there all the same. `none` is an address typed in.
-    let foreign = origins.any(|origin| !origin.to_str().is_ok_and(|origin| is_of(origin, host)))
+    let foreign = origins.any(|origin| !origin.to_str().is_ok_and(|origin| is_of(origin, host, is_tls)))
         || sites.any(|site| site != "same-origin" && site != "none");
     if foreign { Err(Browsed::ForeignOrigin) } else { Ok(()) }
 }
@@ -77,12 +81,13 @@ fn host_of<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> &'a str {
     }
 }
 
-/// Whether the origin is the host's own. Schemes are not compared: what is in front of us may have ended TLS.
-fn is_of(origin: &str, host: &str) -> bool {
+/// Whether the origin is the host's own. A page that came without TLS is whoever's who is on the way, unless we have none ourselves: then
+/// what is in front of us may have ended it.
+fn is_of(origin: &str, host: &str, is_tls: bool) -> bool {
     let Some((scheme, at)) = origin.split_once("://") else { return false };
     let default = match scheme {
         "https" | "wss" => "443",
-        "http" | "ws" => "80",
+        "http" | "ws" if !is_tls => "80",
         _ => return false,
     };
     let ((name, port), (host, host_port)) = (split(at), split(host));
@@ -120,14 +125,14 @@ mod tests {
     /// Of somebody who turns out to be a user, or nobody where names are asked about.
     fn checked(host: &str, fields: &[(&str, &str)], known: Option<&[&str]>) -> Result<(), Browsed> {
         let parts = parts_of(host, fields);
-        check_page(&parts)?;
+        check_page(&parts, false)?;
         known.map_or(Ok(()), |known| nobody(host, fields, Some(known)))
     }
 
     /// Of somebody who turns out to be nobody.
     fn nobody(host: &str, fields: &[(&str, &str)], known: Option<&[&str]>) -> Result<(), Browsed> {
         let known = known.map(|names| names.iter().map(|&name| name.to_owned()).collect());
-        check_page_of_nobody(&parts_of(host, fields), known.as_ref())
+        check_page_of_nobody(&parts_of(host, fields), false, known.as_ref())
     }
 
     #[test]
@@ -178,6 +183,19 @@ mod tests {
             assert_eq!(checked(host, &[("origin", origin)], None), Ok(()), "{host} {origin}");
         }
         assert_eq!(checked("hub.example", &[], None), Ok(()), "not a browser");
+    }
+
+    #[test]
+    fn t33_a_page_without_tls_is_not_of_a_gateway_with_it() {
+        for (origin, of_plain, of_tls) in [
+            ("https://hub.example", Ok(()), Ok(())),
+            ("http://hub.example", Ok(()), Err(Browsed::ForeignOrigin)),
+            ("ws://hub.example", Ok(()), Err(Browsed::ForeignOrigin)),
+        ] {
+            let parts = parts_of("hub.example", &[("origin", origin)]);
+            assert_eq!((check_page(&parts, false), check_page(&parts, true)), (of_plain, of_tls), "{origin}");
+            assert_eq!(check_page_of_nobody(&parts, true, None), of_tls, "{origin}");
+        }
     }
 
     #[test]

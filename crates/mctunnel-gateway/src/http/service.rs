@@ -80,7 +80,7 @@ async fn steps<O: Open>(
     let (mut parts, body) = request.into_parts();
     recording.came_from(connection.peer.ip());
     check(adapter, connection, &parts).map_err(alone)?;
-    browser::check_page(&parts).map_err(|browsed| alone(browsed.into()))?;
+    browser::check_page(&parts, adapter.tls.is_some()).map_err(|browsed| alone(browsed.into()))?;
     // 1 authenticate
     let forwarded = credential::take_forwarded(&mut parts.headers, &adapter.guard.now());
     let evidence = credential::evidence(&parts.headers, connection, forwarded).map_err(|e| alone(e.into()))?;
@@ -90,7 +90,8 @@ async fn steps<O: Open>(
         // It was shown to us. Whoever has it could be that client here, so nobody behind us gets it.
         credential::take_off(&mut parts.headers);
     } else {
-        browser::check_page_of_nobody(&parts, adapter.hosts.as_ref()).map_err(|browsed| alone(browsed.into()))?;
+        browser::check_page_of_nobody(&parts, adapter.tls.is_some(), adapter.hosts.as_ref())
+            .map_err(|browsed| alone(browsed.into()))?;
     }
     if let Some(pages) = adapter.own_pages.as_deref().filter(|_| own_pages::is_own(&parts)) {
         return own_pages::serve(adapter, pages, (&parts, body), (&identified, &**connection), recording)
