@@ -40,19 +40,21 @@ const PLAN: &[Part] = &[
         name: "headers",
         package: "mctunnel-gateway",
         files: &[
+            "http/browser.rs",
             "http/credential.rs",
             "http/fields.rs",
             "http/guard/config.rs",
             "http/guard/fields.rs",
             "http/guard/h2.rs",
             "http/guard/head.rs",
+            "http/redirect.rs",
         ],
         tests: &[("mctunnel-gateway", "lib"), ("mctunnel-gateway", "guard")],
     },
     Part {
         name: "identity",
         package: "mctunnel-agent",
-        files: &["service_proxy/impersonate.rs"],
+        files: &["service_proxy/impersonate.rs", "service_proxy/listed.rs"],
         tests: &[("mctunnel-agent", "lib")],
     },
     Part {
@@ -76,7 +78,15 @@ const PLAN: &[Part] = &[
     Part {
         name: "names",
         package: "mctunnel-authn",
-        files: &["names.rs", "chain.rs", "shown.rs", "oidc/claims.rs"],
+        files: &[
+            "names.rs",
+            "attempts.rs",
+            "chain.rs",
+            "client_certificates.rs",
+            "front_proxy.rs",
+            "shown.rs",
+            "oidc/claims.rs",
+        ],
         tests: &[("mctunnel-authn", "lib"), ("mctunnel-authn", "authn")],
     },
     Part {
@@ -94,6 +104,7 @@ const PLAN: &[Part] = &[
             "policy.rs",
             "quota.rs",
             "quota/bucket.rs",
+            "quota/rules.rs",
             "rule.rs",
             "rule/asked.rs",
             "rule/cover.rs",

@@ -117,7 +117,9 @@ async fn t32_who_was_revoked_between_showing_a_credential_and_being_admitted_is_
         let recording = checkpoint.record("test", name).unwrap();
         checkpoint.admit(Admitted { as_of, ..request_of(name, None) }, &recording)
     };
+    world.generation.store(5, Ordering::SeqCst);
     let before = checkpoint.identify(&Evidence::default()).await.unwrap().as_of;
+    assert_eq!((before, checkpoint.as_of()), (5, 5));
     *world.revoked.lock() = Some("alice");
     world.generation.fetch_add(1, Ordering::SeqCst);
     let refused = admit("alice", before).unwrap_err();
@@ -176,6 +178,17 @@ async fn t32_a_credential_that_ends_cuts_what_it_opened() {
     let reason = tokio::time::timeout(Duration::from_secs(5), alice.revoked()).await.unwrap();
     assert_eq!(&*reason, "the credential has expired");
     assert!(tokio::time::timeout(Duration::from_secs(30), bob.revoked()).await.is_err());
+}
+
+#[tokio::test]
+async fn t32_a_credential_counts_until_its_end_and_not_at_it() {
+    let (checkpoint, _, _) = checkpoint();
+    let end = SystemTime::now() + Duration::from_secs(3600);
+    let alice = permit(&checkpoint, "alice", Some(end));
+    checkpoint.permits.look(end - Duration::from_nanos(1));
+    assert_eq!(alice.why_revoked(), None);
+    checkpoint.permits.look(end);
+    assert_eq!(alice.why_revoked().as_deref(), Some("the credential has expired"));
 }
 
 #[tokio::test(start_paused = true)]
