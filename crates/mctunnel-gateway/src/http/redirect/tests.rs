@@ -18,6 +18,7 @@ fn t14_paths_are_resolved_as_the_target_meant_them() {
         ("/x/y", ".", "/a/x/"),
         ("/x/y", "./%2E", "/a/x/"),
         ("/x/y", "..", "/a/"),
+        ("/x/y/z", "..", "/a/x/"),
         ("/x/y", "/b/./c/%2e%2E/", "/a/b/"),
         ("/x/y", "/b//../c", "/a/b/c"),
         ("/x/y", "/.//b", "/a//b"),
