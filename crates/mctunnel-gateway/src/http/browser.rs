@@ -55,6 +55,8 @@ pub(super) fn check_page_of_nobody(
 }
 
 fn check_origin(parts: &Parts, is_tls: bool) -> Result<(), Browsed> {
+    // Some clients that are no browsers make an origin up, and always with `http`.
+    let is_tls = is_tls && AMBIENT.iter().any(|name| parts.headers.contains_key(*name));
     let host = host_of(&parts.uri, &parts.headers);
     let mut origins = parts.headers.get_all(header::ORIGIN).iter();
     let mut sites = parts.headers.get_all("sec-fetch-site").iter();
@@ -73,8 +75,11 @@ fn check_host(parts: &Parts, hosts: Option<&BTreeSet<String>>) -> Result<(), Bro
 
 /// Whether a browser sent it: by what every browser adds, a page cannot leave out, and other clients do not send unasked.
 fn is_of_a_browser(headers: &HeaderMap) -> bool {
-    ["accept-language", "origin", "cookie", "sec-fetch-site"].iter().any(|name| headers.contains_key(*name))
+    headers.contains_key(header::ORIGIN) || AMBIENT.iter().any(|name| headers.contains_key(*name))
 }
+
+/// What every browser adds one of, whatever the page wants.
+const AMBIENT: [&str; 3] = ["accept-language", "cookie", "sec-fetch-site"];
 
 /// What the client takes us for: `:authority`, or `Host`, of which the guard lets exactly one through.
 fn host_of<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> &'a str {

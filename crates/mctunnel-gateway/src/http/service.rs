@@ -80,7 +80,8 @@ async fn steps<O: Open>(
     let (mut parts, body) = request.into_parts();
     recording.came_from(connection.peer.ip());
     check(adapter, connection, &parts).map_err(alone)?;
-    browser::check_page(&parts, adapter.tls.is_some()).map_err(|browsed| alone(browsed.into()))?;
+    let is_tls = is_tls_up_to_the_page(adapter, &parts);
+    browser::check_page(&parts, is_tls).map_err(|browsed| alone(browsed.into()))?;
     // 1 authenticate
     let forwarded = credential::take_forwarded(&mut parts.headers, &adapter.guard.now());
     let evidence = credential::evidence(&parts.headers, connection, forwarded).map_err(|e| alone(e.into()))?;
@@ -90,7 +91,7 @@ async fn steps<O: Open>(
         // It was shown to us. Whoever has it could be that client here, so nobody behind us gets it.
         credential::take_off(&mut parts.headers);
     } else {
-        browser::check_page_of_nobody(&parts, adapter.tls.is_some(), adapter.hosts.as_ref())
+        browser::check_page_of_nobody(&parts, is_tls, adapter.hosts.as_ref())
             .map_err(|browsed| alone(browsed.into()))?;
     }
     if let Some(pages) = adapter.own_pages.as_deref().filter(|_| own_pages::is_own(&parts)) {
@@ -130,6 +131,15 @@ async fn steps<O: Open>(
         exchange::switch(forward, connection, routed, parts, held).await
     };
     passed.map_err(|refused| (refused, Some(destination)))
+}
+
+/// Whether a page of ours must have come with TLS. A front proxy comes to us with it, whatever its own clients do.
+fn is_tls_up_to_the_page<O: Open>(adapter: &HttpAdapter<O>, parts: &Parts) -> bool {
+    let is_forwarded = || {
+        let guard = adapter.guard.now();
+        parts.headers.keys().any(|name| guard.is_forwarded(name.as_str()))
+    };
+    adapter.tls.is_some() && parts.headers.contains_key(header::ORIGIN) && !is_forwarded()
 }
 
 /// What a client is told that policy does not let pass.

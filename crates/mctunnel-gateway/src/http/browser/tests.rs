@@ -81,10 +81,12 @@ fn t33_a_page_without_tls_is_not_of_a_gateway_with_it() {
         ("http://hub.example", Ok(()), Err(Browsed::ForeignOrigin)),
         ("ws://hub.example", Err(Browsed::ForeignOrigin), Err(Browsed::ForeignOrigin)),
     ] {
-        let parts = parts_of("hub.example", &[("origin", origin)]);
+        let parts = parts_of("hub.example", &[("origin", origin), ("accept-language", "en")]);
         assert_eq!((check_page(&parts, false), check_page(&parts, true)), (of_plain, of_tls), "{origin}");
         assert_eq!(check_page_of_nobody(&parts, true, None), of_tls, "{origin}");
     }
+    // A client for WebSockets that is no browser.
+    assert_eq!(check_page(&parts_of("hub.example", &[("origin", "http://hub.example")]), true), Ok(()));
 }
 
 #[test]
