@@ -35,7 +35,9 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let colours = matches!(shape, Shape::Human { colours: true });
-    let builder = fmt().with_env_filter(filter).with_writer(OneLine { writer, colours });
+    // A line that cannot be written is lost. It would be told to standard error, where telling fails again, by a panic in the hook that
+    // tells of panics, and that ends the process.
+    let builder = fmt().with_env_filter(filter).log_internal_errors(false).with_writer(OneLine { writer, colours });
     match shape {
         Shape::Human { colours } => builder.with_ansi(colours).with_target(false).compact().finish().into(),
         Shape::Json => {

@@ -56,4 +56,13 @@ mod tests {
         assert!(lines.iter().all(|line| line["place"].as_str().is_some_and(|place| place.contains("panics.rs:"))));
         assert!(!log.contains("canary"), "{log}");
     }
+
+    #[test]
+    fn t36_a_panic_ends_its_task_alone_though_the_log_is_full() {
+        let mut child = Command::new(env::current_exe().unwrap());
+        child.args(["--exact", "logging::panics::tests::child", "--nocapture"]).env(TO_PANIC, "1");
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = child.stderr(full).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
 }
