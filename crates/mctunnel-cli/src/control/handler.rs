@@ -31,6 +31,11 @@ impl Handler {
 
     /// Carries out a command. It waits for the disk.
     pub(super) fn handle(&self, command: Command) -> Reply {
+        let is_about_keys = !matches!(command, Command::Ping);
+        if is_about_keys && !self.api_keys.is_current() {
+            let reason = "they have changed, and the store cannot be read".to_owned();
+            return Reply::Failed(failure(AuthnError::KeyStore(reason)));
+        }
         let done = match command {
             Command::Ping => Ok(Reply::Pong { pid: std::process::id(), version: env!("CARGO_PKG_VERSION").to_owned() }),
             Command::ApiKeyCreate { name, user, groups, lifetime } => self.create_api_key(name, user, groups, lifetime),
