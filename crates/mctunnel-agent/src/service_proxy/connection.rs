@@ -16,8 +16,8 @@ use tokio_util::task::AbortOnDropHandle;
 /// A request's body, as it comes through the tunnel.
 pub(super) type TargetBody = MessageBody<Stream>;
 
-/// What hyper reads of an answer that nobody takes; it would be three times as much. No head is longer.
-const MOST_BUFFERED: usize = 128 * 1024;
+/// What hyper reads of an answer that nobody takes: as much as the longest head that the tunnel takes.
+const MOST_BUFFERED: usize = 256 * 1024;
 
 /// A connection that takes requests. The last one to drop it ends its task.
 pub(super) struct Connection {
