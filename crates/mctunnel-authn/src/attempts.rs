@@ -2,7 +2,7 @@
 //! addresses than there is room for gains what the addresses give it anyway.
 
 use crate::recent::Recent;
-use mctunnel_core::Unauthenticated;
+use mctunnel_core::{Unauthenticated, source_of};
 use parking_lot::Mutex;
 use std::{
     net::{IpAddr, SocketAddr},
@@ -37,7 +37,7 @@ impl FailedAttempts {
     /// Whether another attempt may be looked at. Asked before, so that a right guess among too many wrong ones is refused too.
     pub(crate) fn check(&self, peer: Option<SocketAddr>) -> Result<(), Unauthenticated> {
         let now = Instant::now();
-        let left = match self.forgotten_at.lock().get(&Source::of(peer)) {
+        let left = match self.forgotten_at.lock().get(&source(peer)) {
             Some(at) => at.saturating_duration_since(now),
             None => return Ok(()),
         };
@@ -51,7 +51,7 @@ impl FailedAttempts {
 
     pub(crate) fn failed(&self, peer: Option<SocketAddr>) {
         let now = Instant::now();
-        let source = Source::of(peer);
+        let source = source(peer);
         let mut all = self.forgotten_at.lock();
         match all.get(&source) {
             // Those that were under way at once may all fail: a burst is forgotten as soon as the last that was too many.
@@ -61,25 +61,11 @@ impl FailedAttempts {
     }
 }
 
-/// What one attacker can be expected to have: an IPv4 address, or the /64 of an IPv6 one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Source {
-    Unknown,
-    V4(u32),
-    V6(u64),
-}
+/// What one attacker can be expected to have; those of whom nobody knows where they come from are one.
+type Source = Option<IpAddr>;
 
-impl Source {
-    fn of(peer: Option<SocketAddr>) -> Self {
-        match peer.map(|peer| peer.ip().to_canonical()) {
-            None => Self::Unknown,
-            Some(IpAddr::V4(ip)) => Self::V4(ip.to_bits()),
-            Some(IpAddr::V6(ip)) => {
-                let [a, b, c, d, ..] = ip.segments();
-                Self::V6(u64::from(a) << 48 | u64::from(b) << 32 | u64::from(c) << 16 | u64::from(d))
-            }
-        }
-    }
+fn source(peer: Option<SocketAddr>) -> Source {
+    peer.map(|peer| source_of(peer.ip()))
 }
 
 #[cfg(test)]
