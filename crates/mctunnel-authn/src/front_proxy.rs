@@ -211,6 +211,8 @@ mod tests {
             ("%", None),
             ("%4", None),
             ("%zz", None),
+            ("%4g", None),
+            ("%g4", None),
             ("%ff", None),
         ] {
             assert_eq!(decoded(text).as_deref(), expected, "{text}");

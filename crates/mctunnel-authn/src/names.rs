@@ -146,6 +146,20 @@ mod tests {
     }
 
     #[test]
+    fn t05_prefixes_that_a_name_could_begin_with_are_reserved() {
+        let prefixes = ["a:", "key:", "key:x:", "other-key:", "key"].map(str::to_owned).into();
+        let reserved = |user: &str, group: &str| {
+            let (user_prefix, group_prefix) = (user.to_owned(), group.to_owned());
+            let mut rules = NameRules { user_prefix, group_prefix, ..NameRules::default() };
+            rules.reserve(&prefixes);
+            rules.reserved.join(" ")
+        };
+        assert_eq!(reserved("key:", "key:"), "key:x:", "what is no longer than ours is ours");
+        assert_eq!(reserved("key:", "a:"), "key:x:", "by its users or by its groups");
+        assert_eq!(reserved("key:", ""), "a: key key: key:x: other-key:");
+    }
+
+    #[test]
     fn t05_no_provider_makes_names_of_another() {
         assert_eq!(rules("", &["corp:", "cluster:hub:"]).user("corp:alice"), Err(BadName::Reserved));
         assert_eq!(rules("", &["cluster:hub:"]).group("cluster:hub:x"), Err(BadName::Reserved));

@@ -136,6 +136,8 @@ async fn a_front_proxy_speaks_for_its_users() {
     assert_eq!(user.groups.iter().map(AsRef::as_ref).collect::<Vec<_>>(), ["dev", "ops"]);
     assert_eq!(user.extra["scopes"], ["read", "write"]);
     assert_eq!(user.extra["example.com/project"], ["blue"]);
+    assert!(user.expires.is_some_and(|end| end > SystemTime::now()), "no longer than the proxy's certificate");
+    assert!(user.credential.len() >= 16 && user.credential.bytes().all(|b| b.is_ascii_hexdigit()), "its serial");
     let wants = chain.wants();
     for (name, wanted) in
         [("x-remote-user", true), ("x-remote-extra-a", true), ("x-remote-users", false), ("host", false)]
@@ -185,7 +187,7 @@ async fn other_fields_can_be_configured_and_then_only_they_count() {
 #[test]
 fn a_front_proxy_must_be_named() {
     let forge = Forge::new("front-proxy");
-    for allowed_names in [vec![], vec![String::new()]] {
+    for allowed_names in [vec![], vec![String::new()], vec!["front".to_owned(), String::new()]] {
         let settings = FrontProxySettings { allowed_names, ..proxy_settings(&forge) };
         let refused = FrontProxy::new("front", settings, Clock::system());
         assert!(matches!(refused, Err(AuthnError::Provider { .. })), "{refused:?}");

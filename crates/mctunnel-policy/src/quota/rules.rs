@@ -164,3 +164,26 @@ fn bytes(text: &str) -> Result<NonZeroU64, String> {
         .and_then(NonZeroU64::new)
         .ok_or_else(|| format!("bytesPerSecond: {text:?} is not a rate: write a number, or one with KiB, MiB or GiB"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_of_bytes_is_a_plain_number_with_a_unit_or_without() {
+        for (text, expected) in [
+            ("1", 1),
+            ("10", 10),
+            ("1024", 1024),
+            ("512KiB", 512 * 1024),
+            ("10MiB", 10 * 1024 * 1024),
+            ("3GiB", 3 * 1024 * 1024 * 1024),
+        ] {
+            assert_eq!(bytes(text).map(NonZeroU64::get), Ok(expected), "{text}");
+        }
+        for bad in ["", "0", "01", "0KiB", "+1", "-1", "1.5MiB", "1 KiB", "KiB", "1kib", "1KB", "1e3", "17179869184GiB"]
+        {
+            assert!(bytes(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -117,6 +117,9 @@ async fn bytes_wait_once_a_second_of_them_is_used_up() {
     advance(Duration::from_millis(1500)).await;
     assert_eq!(two.take_bytes(1024), Duration::ZERO);
     assert!(!admit(&self::quotas(RATE), "a", "c").unwrap().limits_bytes());
+    let with_another = "{name: q, per: user, users: ['*'], clusters: ['*'], bytesPerSecond: 1KiB}, \
+        {name: r, per: user, users: ['*'], clusters: ['*'], requestsPerSecond: 10}";
+    assert!(admit(&self::quotas(with_another), "a", "c").unwrap().limits_bytes(), "one that does is enough");
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,10 +159,45 @@ async fn users_who_left_are_forgotten() {
     drop(held);
 }
 
+#[tokio::test(start_paused = true)]
+async fn nobody_is_forgotten_who_has_something_open_or_to_pay() {
+    let limits = "requestsPerSecond: 1, burst: 2, concurrentStreams: 2, bytesPerSecond: 1KiB";
+    let quotas = quotas(&format!("{{name: q, per: user, users: ['*'], clusters: ['*'], {limits}}}"));
+    let _held = [admit(&quotas, "streams", "c").unwrap(), admit(&quotas, "streams", "c").unwrap()];
+    advance(Duration::from_secs(60)).await;
+    (0..2).for_each(|_| drop(admit(&quotas, "requests", "c").unwrap()));
+    let _ = admit(&quotas, "bytes", "c").unwrap().take_bytes(1024 * 1024);
+    for number in 0..=MANY {
+        drop(admit(&quotas, &format!("u{number}"), "c").unwrap());
+    }
+    for what in ["streams", "requests", "bytes"] {
+        let (rule, _) = admit(&quotas, what, "c").unwrap_err();
+        assert!(rule.contains(what), "{what}: {rule}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_owed_under_a_limit_that_is_gone_is_owed_no_more() {
+    let quota = |limit: &str| format!("{{name: q, per: user, users: ['*'], clusters: ['*'], {limit}}}");
+    let quotas = quotas(&quota("bytesPerSecond: 1KiB"));
+    let held = admit(&quotas, "a", "c").unwrap();
+    assert_eq!(held.take_bytes(10 * 1024), Duration::from_secs(9));
+    assert!(!is_admitted(&quotas, "a", "c"));
+    quotas.replace(&policy(&quota("requestsPerSecond: 10")));
+    assert!(is_admitted(&quotas, "a", "c"));
+}
+
+#[test]
+fn a_quota_may_be_for_groups_alone() {
+    let quotas = quotas("{name: q, per: user, groups: [dev], clusters: ['*'], requestsPerSecond: 1}");
+    assert!(is_admitted(&quotas, "a", "c") && is_admitted(&quotas, "a", "c"), "who is in no such group is not counted");
+}
+
 #[test]
 fn quotas_that_say_nothing_or_nonsense_are_errors() {
     let good = "name: q, per: user, users: ['*'], clusters: ['*']";
     for bad in [
+        "{name: 'a b', per: user, users: ['*'], clusters: ['*'], requestsPerSecond: 1}".to_owned(),
         format!("{{{good}}}"),
         format!("{{{good}, burst: 3}}"),
         format!("{{{good}, requestsPerSecond: 0}}"),
