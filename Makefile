@@ -130,7 +130,7 @@ floods: ## Each flood of HTTP/2 frames for 30 s, against the gateway and the tun
 stalled: ## A thousand clients that stop reading an endless body for 60 s (T42)
 	STALL_SECONDS=60 $(CARGO) test --locked --package mctunnel-cli --test process -- --test-threads=1 --nocapture t42
 
-blackhole: build ## A GiB each way while packets are lost; peers that are gone without a word are found in time (root, 4 minutes)
+blackhole: build ## A GiB each way while packets are lost; peers that are gone without a word are found in time (root, 6 minutes)
 	MCTUNNEL="$(MCTUNNEL)" e2e/blackhole
 
 soak: build ## Watches of 10 minutes and 2 hours against real Kubernetes; not part of CI (root; SOAK_MINUTES=10)

@@ -11,8 +11,8 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// So many unanswered probes mean that the other end is gone: 90 s in all, where the system's own settings would take over 11 minutes.
 const RETRIES: u32 = 3;
 
-/// Bytes that the kernel takes beyond what the other end has room for. It would take megabytes; a thousand who do not read would use up
-/// the memory that the kernel has for all connections, and stall every one of them.
+/// Bytes that the kernel takes for an accepted connection beyond what its client has room for. It would take megabytes; a thousand clients
+/// who do not read would use up the memory that the kernel has for all connections, and stall every one of them.
 const UNSENT_LIMIT: u32 = 256 * 1024;
 
 fn probing() -> socket2::TcpKeepalive {
@@ -24,7 +24,6 @@ pub fn prepare(socket: &TcpStream) {
     let _ = socket.set_nodelay(true);
     let socket = socket2::SockRef::from(socket);
     let _ = socket.set_tcp_keepalive(&probing());
-    let _ = socket.set_tcp_notsent_lowat(UNSENT_LIMIT);
 }
 
 /// Prepares a listener so that the connections it accepts are prepared, which saves the calls for each of them. Linux hands the
@@ -40,6 +39,7 @@ pub fn prepare_listener(listener: &TcpListener) {
 pub fn prepare_accepted(socket: &TcpStream) {
     if cfg!(not(target_os = "linux")) {
         prepare(socket);
+        let _ = socket2::SockRef::from(socket).set_tcp_notsent_lowat(UNSENT_LIMIT);
     }
 }
 
@@ -59,10 +59,10 @@ mod tests {
             assert!(socket.nodelay().unwrap());
             let socket = socket2::SockRef::from(socket);
             assert!(socket.keepalive().unwrap());
-            assert_eq!(socket.tcp_notsent_lowat().unwrap(), UNSENT_LIMIT);
             let longest = socket.tcp_keepalive_time().unwrap()
                 + socket.tcp_keepalive_interval().unwrap() * socket.tcp_keepalive_retries().unwrap();
             assert_eq!(longest, Duration::from_secs(90), "who is gone without a word is found within this");
         }
+        assert_eq!(socket2::SockRef::from(&accepted).tcp_notsent_lowat().unwrap(), UNSENT_LIMIT);
     }
 }

@@ -23,8 +23,9 @@ pub(super) fn evidence(
     let header = match (shown.next(), shown.next()) {
         (Some(_), Some(_)) => return conflict("the request has two Authorization headers"),
         (Some(value), None) => {
-            let text = value.to_str();
-            Some(text.map_err(|_| Unauthenticated::Rejected("the Authorization header is not plain text".to_owned()))?)
+            let text = str::from_utf8(value.as_bytes()).ok().filter(|text| text.is_ascii());
+            let bad = || Unauthenticated::Rejected("the Authorization header is not plain text".to_owned());
+            Some(text.ok_or_else(bad)?)
         }
         (None, _) => None,
     };
