@@ -43,6 +43,26 @@ async fn a_new_list_counts_within_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_file_that_is_replaced_in_two_steps_is_never_a_missing_one() {
+    const LIST: &str = "services:\n- default/web\n";
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("services.yaml");
+    let rules = Arc::new(Rules::new(parse(LIST).unwrap(), None));
+    let mut follower = Follower { path: path.clone(), judged: Some(Some(LIST.to_owned())), rules: Arc::clone(&rules) };
+    // The look comes between the two steps.
+    let second_step = async {
+        // tidy: sleep because the clock is paused, and nothing is told of a look that is half done
+        sleep(SETTLE / 2).await;
+        fs::write(&path, LIST).unwrap();
+    };
+    tokio::join!(follower.look(), second_step);
+    assert!(rules.list.read().permits(&target("web")));
+    fs::remove_file(&path).unwrap();
+    follower.look().await;
+    assert!(!rules.list.read().permits(&target("web")), "one that stays away is missing");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_swapped_link_is_a_new_list() {
     let dir = tempfile::tempdir().unwrap();
     for (version, rule) in [("v1", "default/web"), ("v2", "default/db")] {
