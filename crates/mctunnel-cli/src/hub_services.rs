@@ -62,11 +62,10 @@ async fn look(path: &Path, judged: Option<&str>) -> Result<Option<Option<String>
     if now.as_deref() == judged {
         return Ok(None);
     }
-    if now.is_some() {
-        sleep(SETTLE).await;
-        if content(path)? != now {
-            return Ok(None);
-        }
+    sleep(SETTLE).await;
+    if content(path)? != now {
+        // Still being written, or being replaced in two steps; the next look will see.
+        return Ok(None);
     }
     Ok(Some(now))
 }

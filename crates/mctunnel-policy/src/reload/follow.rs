@@ -74,12 +74,10 @@ impl Follower {
             }
         };
         if self.judged.as_ref() != Some(&content) {
-            if content.is_some() {
-                sleep(SETTLE).await;
-                if !matches!(read(&self.path).await, Ok(again) if again == content) {
-                    // Still being written; the next look will see.
-                    return;
-                }
+            sleep(SETTLE).await;
+            if !matches!(read(&self.path).await, Ok(again) if again == content) {
+                // Still being written, or being replaced in two steps; the next look will see.
+                return;
             }
             self.judge(content).await;
         }
