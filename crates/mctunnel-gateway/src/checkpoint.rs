@@ -118,7 +118,7 @@ impl Checkpoint {
         let decision = self.permits.decide(&admitted, extent, generations);
         let place = if decision.is_allowed() { self.limit.take(&admitted.access()) } else { Err(decision.clone()) };
         recording.decided(&admitted, place.as_ref().err().unwrap_or(&decision));
-        Ok(self.permits.issue((admitted, extent), generations, place?))
+        Ok(self.permits.issue((admitted, extent), generations, place?, recording))
     }
 
     /// Takes a place for what nobody has to allow. A refusal is recorded as the decision.

@@ -1,6 +1,7 @@
 //! Permissions that are held, not granted once. Somebody looks once a second whether rules or credentials changed, and takes back
-//! the permits that would not be issued any more.
+//! the permits that would not be issued any more. What lives that long is in the record from then on, not only when it ends.
 
+use super::recording::{Recording, WeakRecording};
 use futures_util::task::AtomicWaker;
 use mctunnel_core::{Access, Action, Authorize, Decision, Destination, DynAuthenticate, Identity, Place, Protocol};
 use parking_lot::Mutex;
@@ -83,6 +84,9 @@ struct Held {
     waker: AtomicWaker,
     /// Cuts from outside what is not looked at from inside.
     cut: OnceLock<CancellationToken>,
+    /// Whether it was there a look ago: then it lives long enough for the record to show it meanwhile.
+    was_seen: AtomicBool,
+    recording: WeakRecording,
 }
 
 impl Permit {
@@ -184,6 +188,7 @@ impl Permits {
         (admitted, extent): (Admitted, Extent),
         generations: Generations,
         place: Box<dyn Place>,
+        recording: &Recording,
     ) -> Permit {
         self.looking.get_or_init(|| look_now_and_then(Arc::downgrade(self)));
         let held = Held {
@@ -194,6 +199,8 @@ impl Permits {
             reason: Mutex::new(None),
             waker: AtomicWaker::new(),
             cut: OnceLock::new(),
+            was_seen: AtomicBool::new(false),
+            recording: recording.downgrade(),
         };
         let held = Arc::new(held);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -201,7 +208,8 @@ impl Permits {
         Permit { number, held, place, permits: Arc::downgrade(self) }
     }
 
-    /// Takes back what would not be issued any more.
+    /// Takes back what would not be issued any more, and has the record show what is there for the second time: if this process is
+    /// killed, nobody else would ever know of it.
     pub(super) fn look(&self, now: SystemTime) {
         let generations = self.generations();
         // Deciding takes longer than copying the list, and requests come and go meanwhile.
@@ -211,6 +219,9 @@ impl Permits {
                 // It was told so a look ago.
                 held.cut.get().into_iter().for_each(CancellationToken::cancel);
                 continue;
+            }
+            if held.was_seen.swap(true, Ordering::Relaxed) {
+                held.recording.started();
             }
             let changed = std::mem::replace(&mut *held.generations.lock(), generations) != generations;
             if let Some(reason) = self.why_not(&held, changed, now) {

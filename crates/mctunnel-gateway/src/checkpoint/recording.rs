@@ -3,18 +3,36 @@
 use super::Admitted;
 use mctunnel_core::{AuditOutcome, AuditSlot, AuditSubject, Decision, Destination, Identity};
 use parking_lot::Mutex;
-use std::{fmt, net::IpAddr, sync::Arc};
+use std::{
+    fmt,
+    net::IpAddr,
+    sync::{Arc, Weak},
+};
 use tokio::time::Instant;
 
 /// An entry of the audit log. All clones are the same entry; it is written when the last is dropped.
 #[derive(Clone)]
 pub struct Recording(Arc<Mutex<Entry>>);
 
+/// An entry, for who must not keep it open.
+#[derive(Clone)]
+pub(super) struct WeakRecording(Weak<Mutex<Entry>>);
+
+impl WeakRecording {
+    /// See [`Recording::started`]; nothing if it was written already.
+    pub(super) fn started(&self) {
+        if let Some(entry) = self.0.upgrade() {
+            Recording(entry).started();
+        }
+    }
+}
+
 struct Entry {
     slot: Option<Box<dyn AuditSlot>>,
     subject: AuditSubject,
     outcome: AuditOutcome,
     begun: Instant,
+    is_started: bool,
 }
 
 impl Recording {
@@ -30,7 +48,12 @@ impl Recording {
         };
         let outcome =
             AuditOutcome { status: 0, bytes_up: 0, bytes_down: 0, lasted: std::time::Duration::ZERO, error: None };
-        Self(Arc::new(Mutex::new(Entry { slot: Some(slot), subject, outcome, begun: Instant::now() })))
+        let begun = Instant::now();
+        Self(Arc::new(Mutex::new(Entry { slot: Some(slot), subject, outcome, begun, is_started: false })))
+    }
+
+    pub(super) fn downgrade(&self) -> WeakRecording {
+        WeakRecording(Arc::downgrade(&self.0))
     }
 
     /// Where the client's connection comes from.
@@ -61,11 +84,12 @@ impl Recording {
         self.0.lock().outcome.status = status;
     }
 
-    /// A stream begins that may live long: the log shows it from now on.
+    /// A stream begins that may live long: the log shows it from now on. Said again, it changes nothing.
     pub fn started(&self) {
         let entry = &mut *self.0.lock();
-        if let Some(slot) = &mut entry.slot {
+        if let Some(slot) = entry.slot.as_mut().filter(|_| !entry.is_started) {
             slot.started(&entry.subject);
+            entry.is_started = true;
         }
     }
 

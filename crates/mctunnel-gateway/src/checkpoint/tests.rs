@@ -137,7 +137,9 @@ async fn t32_a_permit_of_rules_that_changed_meanwhile_is_decided_again() {
     *world.denied.lock() = Some("alice");
     world.generation.fetch_add(1, Ordering::SeqCst);
     checkpoint.permits.look(SystemTime::now());
-    let alice = checkpoint.permits.issue((request_of("alice", None), Extent::Whole), old, Box::new(Unlimited));
+    let unrecorded = Recording::new(Unaudited.begin().unwrap(), "test", "r");
+    let request = (request_of("alice", None), Extent::Whole);
+    let alice = checkpoint.permits.issue(request, old, Box::new(Unlimited), &unrecorded);
     assert!(tokio::time::timeout(Duration::from_secs(5), alice.revoked()).await.is_ok());
     drop(bob);
 }
@@ -264,7 +266,32 @@ fn permit_quietly(checkpoint: &Checkpoint) -> Permit {
         (request_of("alice", None), Extent::Whole),
         checkpoint.permits.generations(),
         Box::new(Unlimited),
+        &Recording::new(Unaudited.begin().unwrap(), "test", "r"),
     )
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_takes_longer_than_a_look_is_in_the_record_while_it_lives() {
+    let (checkpoint, _, book) = checkpoint();
+    let recording = checkpoint.record("test", "watch").unwrap();
+    let permit = checkpoint.admit(request_of("alice", None), &recording).unwrap();
+    looks(900).await;
+    assert_eq!(*book.0.lock(), [""; 0], "most requests are over by now, and have one entry");
+    looks(1200).await;
+    looks(1200).await;
+    assert_eq!(*book.0.lock(), ["watch started"]);
+    drop(recording);
+    assert_eq!(book.0.lock().len(), 2, "looking does not keep the entry open: {:?}", book.0.lock());
+    looks(3000).await;
+    assert_eq!(book.0.lock().len(), 2);
+    drop(permit);
+}
+
+/// So much later, when everybody who looks now and then has looked.
+async fn looks(milliseconds: u64) {
+    tokio::task::yield_now().await;
+    tokio::time::advance(Duration::from_millis(milliseconds)).await;
+    tokio::task::yield_now().await;
 }
 
 #[tokio::test]
