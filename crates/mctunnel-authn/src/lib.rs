@@ -21,7 +21,7 @@
 //! use mctunnel_authn::{
 //!     ApiKeySettings, ApiKeys, Chain, Clock, MemoryApiKeys, NewApiKey, create_api_key, revoke_api_key,
 //! };
-//! use mctunnel_core::{Authenticate, Evidence, Secret, Unauthenticated};
+//! use mctunnel_core::{Authenticate, Authorization, Evidence, Unauthenticated};
 //! use std::sync::Arc;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -32,7 +32,7 @@
 //!
 //! let new = NewApiKey { user: "ci".to_owned(), groups: vec!["builders".to_owned()], ..NewApiKey::default() };
 //! let made = create_api_key(&*store, new, &clock)?;
-//! let bearer = Secret::new(format!("Bearer {}", made.key.expose()));
+//! let bearer = Authorization::new(format!("Bearer {}", made.key.expose()));
 //! let evidence = Evidence { authorization: Some(bearer), ..Evidence::default() };
 //!
 //! let identity = chain.authenticate(&evidence).await.expect("the key is good");

@@ -5,7 +5,7 @@ use crate::{
     digest::{self, Digest},
     oidc::jwt::Unverified,
 };
-use mctunnel_core::{ClientCertificate, Evidence, Secret, Unauthenticated};
+use mctunnel_core::{Authorization, ClientCertificate, Evidence, Unauthenticated};
 use std::{fmt, net::SocketAddr, sync::OnceLock};
 
 /// A longer token is not looked at.
@@ -73,9 +73,9 @@ pub(crate) const NOT_A_FRONT_PROXY: &str = "the fields of a front proxy were sho
 /// A bearer token. Never prints.
 pub struct Bearer<'a> {
     token: &'a str,
+    /// Of which the token is a part.
+    shown: &'a Authorization,
     /// Made when somebody asks, once for all providers.
-    digest: OnceLock<Digest>,
-    /// Likewise.
     jwt: OnceLock<Unverified>,
 }
 
@@ -87,7 +87,7 @@ impl<'a> Bearer<'a> {
     }
 
     pub(crate) fn digest(&self) -> &Digest {
-        self.digest.get_or_init(|| digest::of(self.token.as_bytes()))
+        self.shown.digest(|| digest::of(self.token.as_bytes()))
     }
 
     pub(crate) fn jwt(&self) -> &Unverified {
@@ -95,9 +95,9 @@ impl<'a> Bearer<'a> {
     }
 
     /// Reads the value of an `Authorization` field.
-    fn of(authorization: &'a Secret) -> Result<Self, Unauthenticated> {
+    fn of(shown: &'a Authorization) -> Result<Self, Unauthenticated> {
         let rejected = |reason: &str| Err(Unauthenticated::Rejected(reason.to_owned()));
-        let (scheme, token) = authorization.expose().split_once(' ').unwrap_or_default();
+        let (scheme, token) = shown.expose().split_once(' ').unwrap_or_default();
         if !scheme.eq_ignore_ascii_case("bearer") {
             return rejected("the Authorization field is not of the form 'Bearer TOKEN'; Basic is not taken");
         }
@@ -108,7 +108,7 @@ impl<'a> Bearer<'a> {
         if token.is_empty() || !are_token_bytes(token) {
             return rejected("the bearer token is empty, or has bytes that no token has");
         }
-        Ok(Self { token, digest: OnceLock::new(), jwt: OnceLock::new() })
+        Ok(Self { token, shown, jwt: OnceLock::new() })
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     fn bearer(value: &str) -> Result<String, String> {
-        let value = Secret::new(value);
+        let value = Authorization::new(value);
         let bearer = Bearer::of(&value).map(|bearer| bearer.expose().to_owned());
         bearer.map_err(|error| {
             assert!(matches!(error, Unauthenticated::Rejected(_)), "{error:?}");
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn t36_no_message_and_no_debug_output_has_the_token() {
         for value in ["Bearer canary", "Basic canary", "canary", "Bearer canary\u{e9}"] {
-            let value = Secret::new(value);
+            let value = Authorization::new(value);
             match Bearer::of(&value) {
                 Ok(bearer) => assert_eq!(format!("{bearer:?}"), "***"),
                 Err(error) => assert!(!format!("{error} {error:?}").contains("canary")),

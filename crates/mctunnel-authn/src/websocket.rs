@@ -2,7 +2,7 @@
 //! not be logged, and must not be passed on as a subprotocol.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use mctunnel_core::{Secret, Unauthenticated};
+use mctunnel_core::{Authorization, Unauthenticated};
 
 /// What stands before the token, which is base64url without padding.
 const PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
@@ -11,7 +11,7 @@ const PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebSocketBearer {
     /// As the value of an `Authorization` field, for [`Evidence::authorization`](mctunnel_core::Evidence::authorization).
-    pub authorization: Secret,
+    pub authorization: Authorization,
     /// The subprotocols without the token: what `Sec-WebSocket-Protocol` is to be from here on.
     pub protocols: String,
 }
@@ -45,7 +45,7 @@ pub fn websocket_bearer<'a>(
     if others.is_empty() {
         return Err(conflict("a bearer token among the subprotocols needs another subprotocol beside it"));
     }
-    let authorization = Secret::new(format!("Bearer {token}"));
+    let authorization = Authorization::new(format!("Bearer {token}"));
     Ok(Some(WebSocketBearer { authorization, protocols: others.join(", ") }))
 }
 

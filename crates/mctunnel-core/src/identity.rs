@@ -1,13 +1,13 @@
 //! Port: who a client is. Asked for every request, however many came on the same connection.
 
-use crate::{Access, Authorize, Decision, Secret};
+use crate::{Access, Authorization, Authorize, Decision};
 use std::{collections::BTreeMap, fmt, net::SocketAddr, pin::Pin, sync::Arc, time::SystemTime};
 
 /// What a client showed. Nothing of it is believed yet.
 #[derive(Debug, Default)]
 pub struct Evidence {
     /// The value of `Authorization`, if there was exactly one.
-    pub authorization: Option<Secret>,
+    pub authorization: Option<Authorization>,
     /// The certificate of its TLS connection.
     pub certificate: Option<Arc<ClientCertificate>>,
     /// Fields that a front proxy may have written about its own client, with names in lower case; only those the gateway was told

@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod audit;
+pub mod authorization;
 pub mod bad_target;
 pub mod clusters;
 pub mod endpoint;
@@ -28,6 +29,7 @@ pub mod target;
 
 pub use access::{Access, Action, Authorize, Decision, Limit, Place, Unlimited};
 pub use audit::{Audit, AuditFull, AuditOutcome, AuditSlot, AuditSubject, Unaudited};
+pub use authorization::Authorization;
 pub use bad_target::BadTarget;
 pub use clusters::{Clusters, DynClusters};
 pub use endpoint::{Endpoint, Host, InvalidTarget};

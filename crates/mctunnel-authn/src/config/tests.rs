@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{MemoryApiKeys, Review, Reviewing};
-use mctunnel_core::{Authenticate, Evidence, Secret, Unauthenticated};
+use mctunnel_core::{Authenticate, Authorization, Evidence, Secret, Unauthenticated};
 use std::fs;
 use tempfile::TempDir;
 
@@ -173,7 +173,7 @@ fn t18_whatever_is_not_clear_is_refused() {
 async fn clients_that_nobody_knows_come_in_only_where_the_file_says_so() {
     let directory = directory();
     let keys = "providers: [{name: ci, api_keys: {}}]\n";
-    let token = Evidence { authorization: Some(Secret::new("Bearer opaque")), ..Evidence::default() };
+    let token = Evidence { authorization: Some(Authorization::new("Bearer opaque")), ..Evidence::default() };
     for (text, nothing, unknown) in [
         ("", false, false),
         ("anonymous:\n", false, false),
@@ -212,7 +212,7 @@ async fn t05_providers_of_a_file_keep_to_their_own_names() {
     {
         let new = crate::NewApiKey { user: user.to_owned(), ..Default::default() };
         let key = crate::create_api_key(&*store, new, &Clock::system()).unwrap().key;
-        let bearer = Secret::new(format!("Bearer {}", key.expose()));
+        let bearer = Authorization::new(format!("Bearer {}", key.expose()));
         let answer = chain.authenticate(&Evidence { authorization: Some(bearer), ..Evidence::default() }).await;
         match answer {
             Ok(_) => assert!(expected, "{user}"),

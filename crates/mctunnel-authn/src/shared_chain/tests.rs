@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{ApiKeyStore, Clock, MemoryApiKeys, NewApiKey, create_api_key};
-use mctunnel_core::Secret;
+use mctunnel_core::Authorization;
 use std::{fs, os::unix::fs::symlink};
 use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
@@ -33,7 +33,7 @@ async fn stage_with(content: &str, user: &str) -> Stage {
     let store = Arc::new(MemoryApiKeys::default());
     let new = NewApiKey { user: user.to_owned(), ..NewApiKey::default() };
     let made = create_api_key(&*store, new, &Clock::system()).unwrap();
-    let bearer = Secret::new(format!("Bearer {}", made.key.expose()));
+    let bearer = Authorization::new(format!("Bearer {}", made.key.expose()));
     let evidence = Evidence { authorization: Some(bearer), ..Evidence::default() };
     let parts = AuthParts { api_keys: Some(store.clone() as Arc<dyn ApiKeyStore>), ..AuthParts::default() };
     let shared = SharedChain::watch(path.clone(), parts).await.unwrap();

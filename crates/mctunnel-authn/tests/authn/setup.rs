@@ -1,13 +1,13 @@
 //! What every test here needs: evidence, a clock that follows tokio's, and short names for answers.
 
 use mctunnel_authn::{Chain, Clock, Provider};
-use mctunnel_core::{Authenticate, Evidence, Identity, Secret, Unauthenticated, User};
+use mctunnel_core::{Authenticate, Authorization, Evidence, Identity, Unauthenticated, User};
 use std::{net::SocketAddr, sync::Arc, time::SystemTime};
 use tokio::time::Instant;
 
 /// A client that shows this token.
 pub(crate) fn bearer(token: &str) -> Evidence {
-    Evidence { authorization: Some(Secret::new(format!("Bearer {token}"))), ..Evidence::default() }
+    Evidence { authorization: Some(Authorization::new(format!("Bearer {token}"))), ..Evidence::default() }
 }
 
 /// The same, from an address.

@@ -10,7 +10,7 @@ use mctunnel_authn::{
     FrontProxy, FrontProxyFields, FrontProxySettings, MemoryApiKeys, NameRules, NewApiKey, Provider, Shown, Verdict,
     Verifying, create_api_key,
 };
-use mctunnel_core::{Authenticate, Evidence, Identity, Secret, Unauthenticated, User};
+use mctunnel_core::{Authenticate, Authorization, Evidence, Identity, Secret, Unauthenticated, User};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -90,7 +90,7 @@ async fn t31_two_credentials_are_a_conflict_even_if_both_are_good_or_neither() {
         ("a field that says little", forwarded(&user, &[("x-remote-extra-a", "")])),
         (
             "certificate and Basic",
-            Evidence { authorization: Some(Secret::new("Basic YTpi")), ..client_certificate(&user) },
+            Evidence { authorization: Some(Authorization::new("Basic YTpi")), ..client_certificate(&user) },
         ),
     ] {
         let answer = chain.authenticate(&evidence).await;
@@ -101,7 +101,7 @@ async fn t31_two_credentials_are_a_conflict_even_if_both_are_good_or_neither() {
 #[tokio::test(start_paused = true)]
 async fn t31_nothing_basic_and_unknown_are_refused() {
     let Stage { chain, .. } = stage();
-    let value = |value: &str| Evidence { authorization: Some(Secret::new(value)), ..Evidence::default() };
+    let value = |value: &str| Evidence { authorization: Some(Authorization::new(value)), ..Evidence::default() };
     for (what, evidence) in [
         ("nothing", Evidence::default()),
         ("Basic", value("Basic YWxpY2U6c2VjcmV0")),
@@ -138,7 +138,7 @@ async fn t31_where_clients_without_a_credential_come_in_a_bad_one_still_does_not
         for (what, expected, evidence) in [
             ("an API key that is wrong", 401, bearer(&bad_key)),
             ("a forged token of a known issuer", 401, bearer(&forged_jwt)),
-            ("Basic", 401, Evidence { authorization: Some(Secret::new("Basic YTpi")), ..Evidence::default() }),
+            ("Basic", 401, Evidence { authorization: Some(Authorization::new("Basic YTpi")), ..Evidence::default() }),
             ("an empty token", 401, bearer("")),
             ("a stranger's certificate", 401, client_certificate(&stranger)),
             ("two credentials", 400, with_bearer(client_certificate(&users.client("bob", &[])), "opaque")),

@@ -12,8 +12,8 @@ use crate::{
 };
 use bytes::Bytes;
 use mctunnel_core::{
-    Action, ByteStream, Decision, Destination, Evidence, Happening, Identity, Open, OpenError, OpenRequest, Protocol,
-    Secret,
+    Action, Authorization, ByteStream, Decision, Destination, Evidence, Happening, Identity, Open, OpenError,
+    OpenRequest, Protocol,
     splice::{SpliceSocket, splice},
 };
 use std::{sync::Arc, time::Duration};
@@ -131,7 +131,7 @@ async fn pass_checkpoint<O: Open>(
     let Routed { destination, token } = request::route(&text, &shared.config.cluster_suffix)?;
     recording.routed(&destination);
     // 1 authenticate
-    let authorization = token.map(|token| Secret::new(format!("Bearer {}", token.expose())));
+    let authorization = token.map(|token| Authorization::new(format!("Bearer {}", token.expose())));
     let source = shown.peer.map(|peer| peer.ip());
     let evidence = Evidence { authorization, ..shown };
     let Identified { identity, as_of } = shared.checkpoint.identify(&evidence).await?;

@@ -1,12 +1,15 @@
 //! What a client shows of itself: one certificate, or one token; where a browser can set no header, in the WebSocket's protocols.
 
+mod last_shown;
 #[cfg(test)]
 mod tests;
+
+pub(super) use last_shown::LastShown;
 
 use super::{guard::GuardConfig, serve::Connection};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use mctunnel_core::{Evidence, Secret, Unauthenticated};
+use mctunnel_core::{Authorization, Evidence, Unauthenticated};
 use std::sync::Arc;
 
 /// Kubernetes' own way for browsers: this, followed by the token in base64url.
@@ -22,20 +25,22 @@ pub(super) fn evidence(
     let mut shown = headers.get_all(header::AUTHORIZATION).iter();
     let header = match (shown.next(), shown.next()) {
         (Some(_), Some(_)) => return conflict("the request has two Authorization headers"),
-        (Some(value), None) => {
-            let text = str::from_utf8(value.as_bytes()).ok().filter(|text| text.is_ascii());
-            let bad = || Unauthenticated::Rejected("the Authorization header is not plain text".to_owned());
-            Some(text.ok_or_else(bad)?)
-        }
+        (Some(value), None) => Some(value.as_bytes()),
         (None, _) => None,
     };
     let authorization = match (header, token_in_protocols(headers)?) {
         (Some(_), Some(_)) => return conflict("the request has a token in two places"),
-        (Some(header), None) => Some(Secret::new(header)),
+        (Some(header), None) => Some(connection.last_shown.like(header).map_or_else(|| plain_text(header), Ok)?),
         (None, token) => token,
     };
     let certificate = connection.certificate.as_ref().map(Arc::clone);
     Ok(Evidence { authorization, certificate, forwarded, peer: Some(connection.peer) })
+}
+
+fn plain_text(header: &[u8]) -> Result<Authorization, Unauthenticated> {
+    let text = str::from_utf8(header).ok().filter(|text| text.is_ascii());
+    let bad = || Unauthenticated::Rejected("the Authorization header is not plain text".to_owned());
+    text.map(Authorization::new).ok_or_else(bad)
 }
 
 /// Takes what a front proxy may have written off a request, whoever sent it: it is evidence, and for nobody behind us.
@@ -78,7 +83,7 @@ pub(super) fn has_token(headers: &HeaderMap) -> bool {
         || protocols(headers).any(|protocol| protocol.starts_with(IN_PROTOCOLS))
 }
 
-fn token_in_protocols(headers: &HeaderMap) -> Result<Option<Secret>, Unauthenticated> {
+fn token_in_protocols(headers: &HeaderMap) -> Result<Option<Authorization>, Unauthenticated> {
     let mut tokens = protocols(headers).filter_map(|protocol| protocol.strip_prefix(IN_PROTOCOLS));
     let (Some(token), None) = (tokens.next(), tokens.next()) else {
         return match protocols(headers).filter(|protocol| protocol.starts_with(IN_PROTOCOLS)).count() {
@@ -89,7 +94,7 @@ fn token_in_protocols(headers: &HeaderMap) -> Result<Option<Secret>, Unauthentic
     let bad = || Unauthenticated::Rejected("the token in the WebSocket's protocols is not base64url".to_owned());
     let decoded = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|_| bad())?;
     let token = String::from_utf8(decoded).map_err(|_| bad())?;
-    Ok(Some(Secret::new(format!("Bearer {token}"))))
+    Ok(Some(Authorization::new(format!("Bearer {token}"))))
 }
 
 fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {

@@ -3,6 +3,7 @@
 use super::{
     Guarded, HttpAdapter, RefusedHead,
     body::GatewayBody,
+    credential::LastShown,
     cuttable::{Cuttable, Reset},
     grpc::is_grpc,
     h2_idle::{Activity, Prefaced},
@@ -34,6 +35,7 @@ pub(super) struct Connection {
     pub(super) peer: SocketAddr,
     /// The certificate the client showed, if it did.
     pub(super) certificate: Option<Arc<ClientCertificate>>,
+    pub(super) last_shown: LastShown,
     /// Why the guard refused a head; HTTP/1.1 only.
     pub(super) refused: Option<Arc<RefusedHead>>,
     /// Upgraded requests that go on as plain bytes.
@@ -79,8 +81,8 @@ async fn serve_http1<O: Open>(
     let buffer = adapter.guard.now().max_head_bytes.saturating_mul(2).max(SMALLEST_BUFFER);
     let io = Cuttable { io, cut: cut.clone(), idle: idle.clone() };
     let io = Guarded::new(io, adapter.guard.clone()).patient_for(config.head_timeout);
-    let (refused, pipes) = (Some(io.refused()), Pipes::default());
-    let connection = Arc::new(Connection { peer, certificate, refused, pipes, cut: cut.clone() });
+    let (refused, last_shown, pipes) = (Some(io.refused()), LastShown::default(), Pipes::default());
+    let connection = Arc::new(Connection { peer, certificate, last_shown, refused, pipes, cut: cut.clone() });
     let service = service_fn(|request| answer(adapter, &connection, request));
     let mut serving = pin!(
         http1::Builder::new()
@@ -124,8 +126,8 @@ async fn serve_http2<O: Open>(
     certificate: Option<Arc<ClientCertificate>>,
     stopping: &CancellationToken,
 ) {
-    let (pipes, cut) = (Pipes::default(), CancellationToken::new());
-    let connection = Arc::new(Connection { peer, certificate, refused: None, pipes, cut });
+    let (last_shown, pipes, cut) = (LastShown::default(), Pipes::default(), CancellationToken::new());
+    let connection = Arc::new(Connection { peer, certificate, last_shown, refused: None, pipes, cut });
     let service = {
         let (adapter, connection) = (Arc::clone(adapter), Arc::clone(&connection));
         service_fn(move |request| {

@@ -85,9 +85,12 @@ async fn steps<O: Open>(
     // 1 authenticate
     let forwarded = credential::take_forwarded(&mut parts.headers, &adapter.guard.now());
     let evidence = credential::evidence(&parts.headers, connection, forwarded).map_err(|e| alone(e.into()))?;
-    let identified = adapter.checkpoint.identify(&evidence).await.map_err(|e| alone(e.into()))?;
+    let identified = adapter.checkpoint.identify(&evidence).await;
+    let is_user = identified.as_ref().is_ok_and(|identified| identified.identity.user().is_some());
+    connection.last_shown.judged(evidence.authorization, is_user);
+    let identified = identified.map_err(|e| alone(e.into()))?;
     recording.identified(&identified.identity);
-    if identified.identity.user().is_some() {
+    if is_user {
         // It was shown to us. Whoever has it could be that client here, so nobody behind us gets it.
         credential::take_off(&mut parts.headers);
     } else {

@@ -7,7 +7,7 @@ mod tests {
     use hyper::{Request, Response, body::Incoming, service::service_fn};
     use hyper_util::rt::TokioIo;
     use mctunnel_authn::{Chain, Clock, Review, ReviewToken, TokenReviewSettings, TokenReviews};
-    use mctunnel_core::{Authenticate, Evidence, Identity, Secret, Unauthenticated};
+    use mctunnel_core::{Authenticate, Authorization, Evidence, Identity, Secret, Unauthenticated};
     use mctunnel_kube::{ClusterAccess, ClusterTokenReview};
     use parking_lot::Mutex;
     use serde_json::{Value, json};
@@ -60,7 +60,7 @@ mod tests {
         async fn authenticate(&self) -> Result<Identity, Unauthenticated> {
             let settings = TokenReviewSettings::new(vec![AUDIENCE.to_owned()]);
             let provider = TokenReviews::new("hub", settings, self.reviews.clone(), Clock::system()).unwrap();
-            let bearer = Some(Secret::new("Bearer canary"));
+            let bearer = Some(Authorization::new("Bearer canary"));
             let evidence = Evidence { authorization: bearer, ..Evidence::default() };
             Chain::new(vec![Arc::new(provider)]).unwrap().authenticate(&evidence).await
         }

@@ -10,7 +10,14 @@ fn shown(fields: &[(&'static str, &str)]) -> (Result<Evidence, Unauthenticated>,
     }
     let peer = ([127, 0, 0, 1], 1).into();
     let cut = tokio_util::sync::CancellationToken::new();
-    let connection = Connection { peer, certificate: None, refused: None, pipes: Pipes::default(), cut };
+    let connection = Connection {
+        peer,
+        certificate: None,
+        refused: None,
+        last_shown: LastShown::default(),
+        pipes: Pipes::default(),
+        cut,
+    };
     (evidence(&headers, &connection, Vec::new()), headers)
 }
 
