@@ -36,9 +36,9 @@ impl Subject {
         self.processes.iter().map(Process::cpu_seconds).sum()
     }
 
-    /// CPU seconds spent so far by the process nearest to the client.
+    /// CPU seconds spent so far by the process nearest to the client, for short times.
     pub(crate) fn nearest_cpu_seconds(&self) -> Result<f64> {
-        self.processes.first().map_or(Ok(0.0), Process::cpu_seconds)
+        self.processes.first().map_or(Ok(0.0), Process::cpu_seconds_of_threads)
     }
 
     /// Resident bytes of each process, the one nearest to the client first.

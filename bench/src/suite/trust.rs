@@ -20,7 +20,7 @@ use crate::{
     report::line,
     route::Shown,
     subject::{Gate, Kind, Subject, Tunnel, http_target},
-    verdict::{Figures, Metric},
+    verdict::{Figures, Metric, median},
 };
 
 /// Asked for by everybody; the policy allows it to one user by its role, and by three of its twenty groups.
@@ -93,7 +93,8 @@ struct Way<'a> {
 
 impl Way<'_> {
     /// CPU seconds of the hubs per request: of the one that asks nobody, without and with a credential, and of the one that asks.
-    /// They take short turns, in one order and then in the other, so that a change of the machine's mood meets all alike.
+    /// They take short turns, in one order and then in the other, so that a change of the machine's mood meets all alike; of its turns
+    /// each has the median, so that what else the machine does in some of them meets nobody.
     fn measure(&self, seconds: f64) -> Result<[f64; 3]> {
         let Pair { open, guarded, cas: (open_ca, guarded_ca), .. } = self.pair;
         let turn = seconds / TURNS_OF_A_VISIT;
@@ -104,27 +105,26 @@ impl Way<'_> {
         ];
         for client in &mut clients {
             client.turn()?;
-            (client.spent, client.requests) = (0.0, 0.0);
+            client.costs.clear();
         }
         for _ in 0..PAIRS_OF_TURNS {
             clients.iter_mut().try_for_each(Client::turn)?;
             clients.iter_mut().rev().try_for_each(Client::turn)?;
         }
-        Ok(clients.map(|client| client.spent / client.requests))
+        Ok(clients.map(|client| median(client.costs).unwrap_or_default()))
     }
 }
 
 const ROUNDS_OF_A_ROUND: usize = 3;
 const TURNS_OF_A_VISIT: f64 = 8.0;
-const PAIRS_OF_TURNS: usize = 3;
+const PAIRS_OF_TURNS: usize = 6;
 
 /// Asks one hub in one way whenever it is its turn.
 struct Client<'a> {
     subject: &'a Subject,
     load: Process,
-    /// CPU seconds of the hub during its turns.
-    spent: f64,
-    requests: f64,
+    /// CPU seconds of the hub per request, in each of its turns.
+    costs: Vec<f64>,
 }
 
 impl<'a> Client<'a> {
@@ -139,14 +139,14 @@ impl<'a> Client<'a> {
             args.extend(["--tls-ca".to_owned(), ca.display().to_string()]);
         }
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        Ok(Self { subject, load: load_process(subject, &args)?, spent: 0.0, requests: 0.0 })
+        Ok(Self { subject, load: load_process(subject, &args)?, costs: Vec::new() })
     }
 
     fn turn(&mut self) -> Result<()> {
         let before = self.subject.nearest_cpu_seconds()?;
         let outcome = self.load.turn()?;
-        self.spent += self.subject.nearest_cpu_seconds()? - before;
-        self.requests += number(&outcome, "/count")?;
+        let spent = self.subject.nearest_cpu_seconds()? - before;
+        self.costs.push(spent / number(&outcome, "/count")?);
         Ok(())
     }
 }

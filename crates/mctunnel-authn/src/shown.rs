@@ -105,7 +105,7 @@ impl<'a> Bearer<'a> {
         if token.len() > LONGEST_TOKEN {
             return rejected("the bearer token is longer than 16 KiB");
         }
-        if token.is_empty() || !are_token_bytes(token) {
+        if token.is_empty() || !shown.is_well_formed(|| are_token_bytes(token)) {
             return rejected("the bearer token is empty, or has bytes that no token has");
         }
         Ok(Self { token, shown, jwt: OnceLock::new() })

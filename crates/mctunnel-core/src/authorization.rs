@@ -15,6 +15,7 @@ pub struct Authorization(Arc<Value>);
 
 struct Value {
     text: Secret,
+    is_well_formed: OnceLock<bool>,
     digest: OnceLock<[u8; 32]>,
 }
 
@@ -22,7 +23,8 @@ impl Authorization {
     /// Wraps the text.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
-        Self(Arc::new(Value { text: Secret::new(text), digest: OnceLock::new() }))
+        let (is_well_formed, digest) = (OnceLock::new(), OnceLock::new());
+        Self(Arc::new(Value { text: Secret::new(text), is_well_formed, digest }))
     }
 
     /// The text itself, for the one place that checks it.
@@ -37,6 +39,11 @@ impl Authorization {
     pub fn is(&self, text: &[u8]) -> bool {
         let own = self.expose().as_bytes();
         own.len() == text.len() && own.iter().zip(text).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+    }
+
+    /// Whether it has the form that whoever authenticates reads. It must depend on the text alone: it is looked at once.
+    pub fn is_well_formed(&self, look: impl FnOnce() -> bool) -> bool {
+        *self.0.is_well_formed.get_or_init(look)
     }
 
     /// The digest by which whoever authenticates knows it. It must depend on the text alone: it is made once.
@@ -69,6 +76,15 @@ mod tests {
         assert!(shown.is(b"Bearer abc") && shown.clone().is(b"Bearer abc"));
         for other in ["", "Bearer ab", "Bearer abcd", "bearer abc", "Bearer abd", "Cearer abc", "Bearer\u{0}abc"] {
             assert!(!shown.is(other.as_bytes()), "{other}");
+        }
+    }
+
+    #[test]
+    fn its_form_is_looked_at_once() {
+        for is_good in [true, false] {
+            let shown = Authorization::new("Bearer abc");
+            assert_eq!(shown.clone().is_well_formed(|| is_good), is_good);
+            assert_eq!(shown.is_well_formed(|| !is_good), is_good);
         }
     }
 
