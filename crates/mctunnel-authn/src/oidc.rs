@@ -9,6 +9,7 @@ pub(crate) mod jwt;
 mod key_set;
 pub(crate) mod key_source;
 mod strict_json;
+mod waiting;
 #[cfg(test)]
 mod wycheproof;
 
@@ -23,10 +24,10 @@ use claims::{ClaimRules, Span};
 use fetch::{FetchDocument, HttpsFetch, Place};
 use jwt::{Jwt, Unverified};
 use key_set::Found;
-use key_source::{KeySource, NoKey};
+use key_source::{KeySource, Keys, Known, NoKey};
 use mctunnel_core::{Unauthenticated, User};
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 /// How many verified tokens are remembered.
 const ROOM: usize = 16 * 1024;
@@ -98,6 +99,9 @@ impl Oidc {
         if let Some(problem) = claims.names.problem() {
             return Err(refuse(problem));
         }
+        if let Some(problem) = claims.problem_of_facts() {
+            return Err(refuse(problem));
+        }
         if claims.audiences.is_empty() || claims.audiences.iter().any(String::is_empty) {
             return Err(refuse("say which audience its tokens must have".to_owned()));
         }
@@ -114,7 +118,7 @@ impl Oidc {
 
     async fn judge(&self, shown: &Shown<'_>) -> Verdict {
         let Some(bearer) = shown.bearer() else { return Verdict::NotMine };
-        if let Some(verdict) = self.remembered(bearer) {
+        if let Some(verdict) = self.remembered(bearer, shown.peer).await {
             return verdict;
         }
         let jwt = match bearer.jwt() {
@@ -123,7 +127,7 @@ impl Oidc {
             Unverified::Jwt(jwt) if jwt.issuer() != Some(&self.issuer) => return Verdict::NotMine,
             Unverified::Jwt(jwt) => jwt,
         };
-        match self.verify_anew(bearer, jwt).await {
+        match self.verify_anew(bearer, jwt, shown.peer).await {
             Ok(verified) => {
                 let user = Arc::clone(&verified.user);
                 self.verified.lock().insert(*bearer.digest(), verified);
@@ -134,19 +138,30 @@ impl Oidc {
     }
 
     /// What is known of a token that was verified with the keys that count now.
-    fn remembered(&self, bearer: &Bearer<'_>) -> Option<Verdict> {
-        let version = self.keys.version()?;
-        let known = self.verified.lock().get(bearer.digest()).cloned()?;
-        if known.keys_version != version {
+    async fn remembered(&self, bearer: &Bearer<'_>, peer: Option<SocketAddr>) -> Option<Verdict> {
+        let keys = self.keys.known()?;
+        let verified = self.verified.lock().get(bearer.digest()).cloned()?;
+        if verified.keys_version != keys.keys().version {
             return None;
         }
-        let user = known.user;
-        Some(known.span.check(self.clock.now()).map_or_else(Verdict::rejected, |()| Verdict::Accepted(user)))
+        match self.keys.counting(keys, peer).await {
+            Ok(keys) if keys.version != verified.keys_version => None,
+            Ok(_) => {
+                let user = verified.user;
+                let in_time = verified.span.check(self.clock.now());
+                Some(in_time.map_or_else(Verdict::rejected, |()| Verdict::Accepted(user)))
+            }
+            Err(missing) => Some(Verdict::Refused(self.refused(missing))),
+        }
     }
 
-    async fn verify_anew(&self, bearer: &Bearer<'_>, jwt: &Jwt) -> Result<Verified, Unauthenticated> {
+    async fn verify_anew(
+        &self,
+        bearer: &Bearer<'_>,
+        jwt: &Jwt,
+        peer: Option<SocketAddr>,
+    ) -> Result<Verified, Unauthenticated> {
         let rejected = |reason: String| Unauthenticated::Rejected(reason);
-        let bad = |reason: &str| Unauthenticated::Rejected(format!("the token is refused: {reason}"));
         // What costs nothing is refused first, so that a token that cannot count never makes us ask the issuer for keys.
         let algorithm = jwt.algorithm().map_err(bad)?;
         if !self.algorithms.contains(&algorithm) {
@@ -154,25 +169,98 @@ impl Oidc {
         }
         let span = self.claims.check(&jwt.claims).map_err(|reason| rejected(reason.to_owned()))?;
         span.check(self.clock.now()).map_err(|reason| rejected(reason.to_owned()))?;
-        let id = jwt.key_id().map_err(bad)?;
-        let keys = self.keys.keys_with(id, algorithm).await.map_err(|missing| match missing {
-            NoKey::Unknown => bad("its issuer has no such key"),
-            NoKey::Ambiguous => bad("it does not say which of its issuer's keys has signed it"),
+        let signed = Signed { id: jwt.key_id().map_err(bad)?, algorithm, bearer, jwt };
+        let keys = self.signed_by(&signed, peer).await?;
+        let claimed = self.claims.user(&jwt.claims).map_err(rejected)?;
+        let mut user = User::new(claimed.name, Arc::clone(&self.name));
+        user.groups = claimed.groups;
+        user.facts = claimed.facts;
+        user.credential = claimed.token_id.unwrap_or_else(|| digest::short_name(bearer.digest())).into();
+        user.expires = span.ends();
+        Ok(Verified { user: Arc::new(user), span, keys_version: keys.version })
+    }
+}
+
+impl Oidc {
+    /// The keys that count, one of which has signed the token.
+    async fn signed_by(&self, signed: &Signed<'_>, peer: Option<SocketAddr>) -> Result<Keys, Unauthenticated> {
+        if let Some(known) = self.keys.known() {
+            match (signed.check(known.keys()), &known) {
+                (Ok(()), _) => {
+                    // One that was good a while ago: nobody has made it up who has not the key.
+                    let version = known.keys().version;
+                    let keys = self.keys.counting(known, peer).await.map_err(|missing| self.refused(missing))?;
+                    if keys.version != version {
+                        signed.check(&keys)?;
+                    }
+                    return Ok(keys);
+                }
+                (Err(NotSigned::Refused(refused)), Known::Counting(_)) => return Err(refused),
+                (Err(NotSigned::NoSuchKey), _) | (Err(NotSigned::Refused(_)), Known::Old(_)) => {}
+            }
+        }
+        let keys = self.keys.keys_with(signed.id, signed.algorithm, peer).await;
+        let keys = keys.map_err(|missing| self.refused(missing))?;
+        signed.check(&keys)?;
+        Ok(keys)
+    }
+
+    fn refused(&self, missing: NoKey) -> Unauthenticated {
+        match missing {
+            NoKey::Unknown => bad(NO_SUCH_KEY),
+            NoKey::Ambiguous => bad(AMBIGUOUS),
             NoKey::Unavailable(why) => Unauthenticated::Unavailable(format!(
                 "the issuer of the provider '{}' cannot be asked: {why}",
                 self.name
             )),
-        })?;
-        let Found::Key(key) = keys.set.find(id, algorithm) else { return Err(bad("its issuer has no such key")) };
-        if !key.verify(algorithm, jwt.signed(bearer.expose()), &jwt.signature) {
-            return Err(bad("its signature is wrong"));
         }
-        let claimed = self.claims.user(&jwt.claims).map_err(rejected)?;
-        let mut user = User::new(claimed.name, Arc::clone(&self.name));
-        user.groups = claimed.groups;
-        user.credential = claimed.token_id.unwrap_or_else(|| digest::short_name(bearer.digest())).into();
-        user.expires = span.ends();
-        Ok(Verified { user: Arc::new(user), span, keys_version: keys.version })
+    }
+}
+
+// === Signed ===
+
+const NO_SUCH_KEY: &str = "its issuer has no such key";
+const AMBIGUOUS: &str = "it does not say which of its issuer's keys has signed it";
+
+fn bad(reason: &str) -> Unauthenticated {
+    Unauthenticated::Rejected(format!("the token is refused: {reason}"))
+}
+
+/// A token, and the key that it says has signed it.
+struct Signed<'a> {
+    id: Option<&'a str>,
+    algorithm: SigningAlgorithm,
+    bearer: &'a Bearer<'a>,
+    jwt: &'a Jwt,
+}
+
+/// Why no key of a set has signed it.
+enum NotSigned {
+    /// The set does not have the key.
+    NoSuchKey,
+    /// It is as it is, as long as the set is.
+    Refused(Unauthenticated),
+}
+
+impl Signed<'_> {
+    fn check(&self, keys: &Keys) -> Result<(), NotSigned> {
+        match keys.set.find(self.id, self.algorithm) {
+            Found::Unknown => Err(NotSigned::NoSuchKey),
+            Found::Ambiguous => Err(NotSigned::Refused(bad(AMBIGUOUS))),
+            Found::Key(key) => {
+                let is_signed = key.verify(self.algorithm, self.jwt.signed(self.bearer.expose()), &self.jwt.signature);
+                if is_signed { Ok(()) } else { Err(NotSigned::Refused(bad("its signature is wrong"))) }
+            }
+        }
+    }
+}
+
+impl From<NotSigned> for Unauthenticated {
+    fn from(why: NotSigned) -> Self {
+        match why {
+            NotSigned::NoSuchKey => bad(NO_SUCH_KEY),
+            NotSigned::Refused(refused) => refused,
+        }
     }
 }
 

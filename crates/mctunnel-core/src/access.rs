@@ -35,15 +35,25 @@ pub enum Action {
 }
 
 impl Action {
-    /// What an HTTP request asks of its target.
+    /// What an HTTP request asks of its target that asks for no upgrade.
     pub fn of_http(target: &Target, method: &str, path_and_query: &str) -> Result<Self, BadTarget> {
         Ok(match target {
             Target::KubeApi => Self::Kube(KubeRequest::parse(method, path_and_query)?),
-            Target::Service(_) | Target::Endpoint(_) => {
-                let path = path_and_query.split('?').next().unwrap_or_default();
-                Self::Http { method: method.to_owned(), path: path.to_owned() }
-            }
+            Target::Service(_) | Target::Endpoint(_) => Self::plain_http(method, path_and_query),
         })
+    }
+
+    /// What an HTTP request asks of its target that asks for an upgrade as well: to a websocket, to SPDY, in HTTP/1.1 or HTTP/2.
+    pub fn of_upgrade(target: &Target, method: &str, path_and_query: &str) -> Result<Self, BadTarget> {
+        Ok(match target {
+            Target::KubeApi => Self::Kube(KubeRequest::parse_upgrade(method, path_and_query)?),
+            Target::Service(_) | Target::Endpoint(_) => Self::plain_http(method, path_and_query),
+        })
+    }
+
+    fn plain_http(method: &str, path_and_query: &str) -> Self {
+        let path = path_and_query.split('?').next().unwrap_or_default();
+        Self::Http { method: method.to_owned(), path: path.to_owned() }
     }
 }
 
@@ -187,6 +197,14 @@ mod tests {
         ] {
             let action = Action::of_http(target, "GET", asked).map(|action| action.to_string());
             assert_eq!(action.as_deref().map_err(|error| *error), shown, "{target} {asked}");
+        }
+        let console = "/apis/a.b/v1/namespaces/d/vms/v/console?x";
+        for (target, upgrade, plain) in [
+            (&Target::KubeApi, "connect vms.a.b/console v in d", "get vms.a.b/console v in d"),
+            (&service, "GET /apis/a.b/v1/namespaces/d/vms/v/console", "GET /apis/a.b/v1/namespaces/d/vms/v/console"),
+        ] {
+            assert_eq!(Action::of_upgrade(target, "GET", console).unwrap().to_string(), upgrade);
+            assert_eq!(Action::of_http(target, "GET", console).unwrap().to_string(), plain);
         }
         assert_eq!(Action::Bytes.to_string(), "plain bytes");
     }

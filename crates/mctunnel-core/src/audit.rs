@@ -2,7 +2,7 @@
 //!
 //! A request that cannot be recorded is not served: its place in the record is taken before anything is opened for it.
 
-use crate::{Action, Decision, Destination, Identity};
+use crate::{Action, ClusterName, Decision, Destination, Identity};
 use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 /// What is known of a request when it is decided.
@@ -16,6 +16,8 @@ pub struct AuditSubject {
     pub identity: Option<Identity>,
     /// Where the client's connection comes from.
     pub source: Option<IpAddr>,
+    /// The cluster it is about, if it goes nowhere: the one a certificate is asked for.
+    pub cluster: Option<ClusterName>,
     /// Where to; `None` if it could not be told.
     pub destination: Option<Destination>,
     /// What.
@@ -46,6 +48,12 @@ pub struct AuditOutcome {
 pub trait Audit: Send + Sync + 'static {
     /// Takes a place in the record. Without one the request is refused.
     fn begin(&self) -> Result<Box<dyn AuditSlot>, AuditFull>;
+
+    /// The same for a client at this address, if that is known: for records of which no source may have all places.
+    fn begin_from(&self, source: Option<IpAddr>) -> Result<Box<dyn AuditSlot>, AuditFull> {
+        let _ = source;
+        self.begin()
+    }
 }
 
 /// A place in the record.

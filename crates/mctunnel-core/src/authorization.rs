@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn it_is_its_own_text_and_no_other() {
         let shown = Authorization::new("Bearer abc");
-        assert!(shown.is(b"Bearer abc") && shown.clone().is(b"Bearer abc"));
+        assert!(shown.is(b"Bearer abc"));
         for other in ["", "Bearer ab", "Bearer abcd", "bearer abc", "Bearer abd", "Cearer abc", "Bearer\u{0}abc"] {
             assert!(!shown.is(other.as_bytes()), "{other}");
         }
@@ -83,16 +83,18 @@ mod tests {
     fn its_form_is_looked_at_once() {
         for is_good in [true, false] {
             let shown = Authorization::new("Bearer abc");
-            assert_eq!(shown.clone().is_well_formed(|| is_good), is_good);
-            assert_eq!(shown.is_well_formed(|| !is_good), is_good);
+            let [one, other] = [shown.clone(), shown];
+            assert_eq!(one.is_well_formed(|| is_good), is_good);
+            assert_eq!(other.is_well_formed(|| !is_good), is_good);
         }
     }
 
     #[test]
     fn the_digest_is_made_once() {
         let shown = Authorization::new("Bearer abc");
-        assert_eq!(shown.clone().digest(|| [1; 32]), &[1; 32]);
-        assert_eq!(shown.digest(|| [2; 32]), &[1; 32]);
+        let [one, other] = [shown.clone(), shown];
+        assert_eq!(one.digest(|| [1; 32]), &[1; 32]);
+        assert_eq!(other.digest(|| [2; 32]), &[1; 32]);
         assert_eq!(Authorization::new("Bearer abc").digest(|| [2; 32]), &[2; 32]);
     }
 

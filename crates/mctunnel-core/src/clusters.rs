@@ -6,7 +6,9 @@ use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 /// The hub's list of clusters.
 ///
 /// Obligations: 1. it is asked on every registration and on every open that finds no tunnel, so it answers quickly;
-/// 2. an entry added by another process shows up without a restart; 3. an error is reported as `false`, never as `true`.
+/// 2. an entry added by another process shows up without a restart; 3. an error is reported as `false`, never as `true`;
+/// 4. whoever can tell an error from a no says so in [`Clusters::stands`] and [`Clusters::stands_own`]: a tunnel that is up outlives
+/// the one for a while, and not the other.
 pub trait Clusters: Send + Sync + 'static {
     /// Whether the cluster was added to this hub.
     fn is_known(&self, cluster: &ClusterName) -> impl Future<Output = bool> + Send;
@@ -19,6 +21,16 @@ pub trait Clusters: Send + Sync + 'static {
         std::future::ready(false)
     }
 
+    /// As [`Clusters::admits`], and whether a no is one.
+    fn stands(&self, cluster: &ClusterName, serial: &str) -> impl Future<Output = Standing> + Send {
+        async move { self.admits(cluster, serial).await.into() }
+    }
+
+    /// As [`Clusters::admits_own`], and whether a no is one.
+    fn stands_own(&self, cluster: &ClusterName) -> impl Future<Output = Standing> + Send {
+        async move { self.admits_own(cluster).await.into() }
+    }
+
     /// The certificate that this one was renewed to, the one that ends last if there are several, as long as it is admitted.
     fn successor(&self, _cluster: &ClusterName, _serial: &str) -> impl Future<Output = Option<Renewed>> + Send {
         std::future::ready(None)
@@ -27,6 +39,24 @@ pub trait Clusters: Send + Sync + 'static {
     /// The labels of the cluster, by which it may be given things. None, unless somebody gave it some.
     fn labels(&self, _cluster: &ClusterName) -> impl Future<Output = Labels> + Send {
         std::future::ready(Labels::new())
+    }
+}
+
+/// What the list says of an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// It may be that cluster.
+    Admitted,
+    /// It may not.
+    Refused,
+    /// The list cannot say: what it has about the cluster could not be read. For our own log, why. Nobody is let in by that, but
+    /// nothing was taken back either.
+    Unknown(String),
+}
+
+impl From<bool> for Standing {
+    fn from(is_admitted: bool) -> Self {
+        if is_admitted { Self::Admitted } else { Self::Refused }
     }
 }
 
@@ -52,6 +82,10 @@ pub trait DynClusters: Send + Sync + 'static {
     fn admits<'a>(&'a self, cluster: &'a ClusterName, serial: &'a str) -> Answer<'a>;
     /// See [`Clusters::admits_own`].
     fn admits_own<'a>(&'a self, cluster: &'a ClusterName) -> Answer<'a>;
+    /// See [`Clusters::stands`].
+    fn stands<'a>(&'a self, cluster: &'a ClusterName, serial: &'a str) -> Answer<'a, Standing>;
+    /// See [`Clusters::stands_own`].
+    fn stands_own<'a>(&'a self, cluster: &'a ClusterName) -> Answer<'a, Standing>;
     /// See [`Clusters::successor`].
     fn successor<'a>(&'a self, cluster: &'a ClusterName, serial: &'a str) -> Answer<'a, Option<Renewed>>;
     /// See [`Clusters::labels`].
@@ -67,6 +101,12 @@ impl<T: Clusters> DynClusters for T {
     }
     fn admits_own<'a>(&'a self, cluster: &'a ClusterName) -> Answer<'a> {
         Box::pin(Clusters::admits_own(self, cluster))
+    }
+    fn stands<'a>(&'a self, cluster: &'a ClusterName, serial: &'a str) -> Answer<'a, Standing> {
+        Box::pin(Clusters::stands(self, cluster, serial))
+    }
+    fn stands_own<'a>(&'a self, cluster: &'a ClusterName) -> Answer<'a, Standing> {
+        Box::pin(Clusters::stands_own(self, cluster))
     }
     fn successor<'a>(&'a self, cluster: &'a ClusterName, serial: &'a str) -> Answer<'a, Option<Renewed>> {
         Box::pin(Clusters::successor(self, cluster, serial))

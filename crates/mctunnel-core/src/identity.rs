@@ -45,6 +45,8 @@ pub struct User {
     pub uid: Option<Arc<str>>,
     /// Further facts, as Kubernetes' `extra`: keys in lower case.
     pub extra: BTreeMap<String, Vec<String>>,
+    /// Facts of the same form for policy alone: no cluster is told of them.
+    pub facts: BTreeMap<String, Vec<String>>,
     /// Who vouches for it: the name of the configured provider.
     pub provider: Arc<str>,
     /// Which of its credentials it showed: a key's id, a token's `jti`, a certificate's serial. Never the secret itself.
@@ -61,6 +63,7 @@ impl User {
             groups: Vec::new(),
             uid: None,
             extra: BTreeMap::new(),
+            facts: BTreeMap::new(),
             provider: provider.into(),
             credential: "".into(),
             expires: None,

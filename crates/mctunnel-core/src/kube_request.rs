@@ -2,7 +2,8 @@
 //! Used to decide and to record, never to rewrite: what is sent is the target as it came.
 //!
 //! One rule is ours: what joins the client to a process or a network is the verb `connect`, and what issues a credential is
-//! `create`, whatever the method. A `GET` that becomes a websocket is not a look at something.
+//! `create`, whatever the method. A `GET` that becomes a websocket is not a look at something. Which subresources of others do so
+//! nobody here knows, so whoever asks for an upgrade is taken at its word: it takes `connect` besides what its method takes.
 
 mod query;
 #[cfg(test)]
@@ -31,6 +32,9 @@ pub enum KubeRequest {
 pub struct ResourceRequest {
     /// What is done.
     pub verb: Verb,
+    /// What is done if the upgrade that was asked for is not taken, where the verb is `connect` for its sake alone. It needs permission
+    /// as well: an `Upgrade` that the target does not mind must not hide what the method does.
+    pub plain_verb: Option<Verb>,
     /// The API group; empty for the core group.
     pub api_group: String,
     /// The version, as in `v1`.
@@ -132,7 +136,7 @@ impl fmt::Display for Verb {
 }
 
 impl KubeRequest {
-    /// Reads a method and a target as it is sent to the kube-apiserver.
+    /// Reads a method and a target as it is sent to the kube-apiserver, of a request that asks for no upgrade.
     pub fn parse(method: &str, path_and_query: &str) -> Result<Self, BadTarget> {
         let (path, query) = split(path_and_query)?;
         let path = String::from_utf8(decode(path).ok_or(BadTarget::PercentCode)?).map_err(|_| BadTarget::NotUtf8)?;
@@ -140,6 +144,14 @@ impl KubeRequest {
         Ok(match resource {
             Some(resource) => Self::Resource(resource),
             None => Self::NonResource { verb: Verb::of_path(method), path },
+        })
+    }
+
+    /// Reads a method and a target of a request that asks for an upgrade: to a websocket, to SPDY.
+    pub fn parse_upgrade(method: &str, path_and_query: &str) -> Result<Self, BadTarget> {
+        Ok(match Self::parse(method, path_and_query)? {
+            Self::Resource(request) => Self::Resource(request.upgraded()),
+            path @ Self::NonResource { .. } => path,
         })
     }
 
@@ -199,6 +211,7 @@ fn resource(method: &str, path: &str, query: &Query<'_>) -> Option<ResourceReque
     let mut parts = parts.iter().map(|part| (*part).to_owned());
     let request = ResourceRequest {
         verb,
+        plain_verb: None,
         api_group: api_group.to_owned(),
         api_version: api_version.to_owned(),
         resource: parts.next()?,
@@ -224,5 +237,14 @@ impl ResourceRequest {
             _ => {}
         }
         self
+    }
+
+    /// The same request with an upgrade. A watch and a log come over a websocket as they come without one; everything else that does
+    /// joins the client to something.
+    fn upgraded(self) -> Self {
+        match (self.verb, self.subresource.as_deref()) {
+            (Verb::Connect | Verb::Unknown, _) | (Verb::Watch, None) | (Verb::Get, Some("log")) => self,
+            (plain, _) => Self { verb: Verb::Connect, plain_verb: Some(plain), ..self },
+        }
     }
 }

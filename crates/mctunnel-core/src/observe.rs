@@ -40,6 +40,14 @@ pub enum Happening {
         /// Whether two different agents fight for the cluster.
         duel: bool,
     },
+    /// The list of clusters could not be read where an agent stands on it. Nobody new gets in by it, and a tunnel that is up stays for a
+    /// while; said once for as long as it lasts.
+    ClusterUnread {
+        /// Whose entry.
+        cluster: ClusterName,
+        /// Why.
+        reason: String,
+    },
     /// A peer was turned away before it could register.
     PeerRefused {
         /// From where.

@@ -37,6 +37,16 @@ impl fmt::Display for Finding {
 /// Checks the text of a policy; an empty list means that nothing was found.
 #[must_use]
 pub fn check(text: &str) -> Vec<Finding> {
+    find(text, None)
+}
+
+/// The same, and finds providers in it that are not among these, which are all there are.
+#[must_use]
+pub fn check_with_providers(text: &str, providers: &[&str]) -> Vec<Finding> {
+    find(text, Some(providers))
+}
+
+fn find(text: &str, providers: Option<&[&str]>) -> Vec<Finding> {
     match Policy::parse(text) {
         Err(error) => {
             let problems = error.problems().iter().cloned();
@@ -45,6 +55,9 @@ pub fn check(text: &str) -> Vec<Finding> {
         Ok(policy) => {
             let lines = PolicyText::parse(text).map(|text| oddities::Lines::of(&text)).unwrap_or_default();
             let mut warnings = oddities::find(&policy.rules, &lines, crate::circumstance::seconds(SystemTime::now()));
+            if let Some(providers) = providers {
+                warnings.extend(oddities::unknown_providers(&policy.rules, &lines, providers));
+            }
             warnings.sort();
             warnings.into_iter().map(|problem| Finding { severity: Severity::Warning, problem }).collect()
         }

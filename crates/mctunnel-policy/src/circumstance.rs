@@ -6,11 +6,13 @@ pub(crate) mod window;
 
 use crate::{
     condition::{Condition, Conditions},
+    doubt::twin,
     file::{List, WindowText},
     rule::Sense,
 };
 use facts::Facts;
 use ipnet::IpNet;
+use mctunnel_core::{Access, Protocol};
 use std::{
     net::IpAddr,
     sync::Arc,
@@ -89,13 +91,7 @@ impl Circumstances {
             && self.window.as_ref().is_none_or(|window| window.has(now))
             && self.sources.as_ref().is_none_or(|sources| comes_from(sources, facts.source(), sense))
             // The dearest comes last.
-            && self.condition.as_ref().is_none_or(|condition| match condition.holds(facts) {
-                Ok(holds) => holds,
-                Err(error) => {
-                    tracing::debug!(condition = condition.text(), %error, "a condition could not be evaluated");
-                    sense == Sense::Possibly
-                }
-            })
+            && self.condition.as_ref().is_none_or(|condition| is_met(condition, facts, sense))
     }
 
     /// Whether they always hold.
@@ -111,6 +107,26 @@ impl Circumstances {
     pub(crate) fn depend_on_the_hour(&self) -> bool {
         self.window.is_some() || self.condition.as_ref().is_some_and(|condition| condition.reads_time())
     }
+}
+
+/// Whether a condition holds; in the sense of `Possibly`, whether it may.
+fn is_met(condition: &Condition, facts: &Facts<'_>, sense: Sense) -> bool {
+    let holds = |facts: &Facts<'_>| match condition.holds(facts) {
+        Ok(holds) => holds,
+        Err(error) => {
+            tracing::debug!(condition = condition.text(), %error, "a condition could not be evaluated");
+            sense == Sense::Possibly
+        }
+    };
+    if holds(facts) {
+        return true;
+    }
+    let is_in_doubt = sense == Sense::Possibly && condition.reads_protocol();
+    let other = twin(facts.access.protocol).filter(|_| is_in_doubt).and_then(|name| Protocol::parse(name).ok());
+    other.is_some_and(|protocol| {
+        let access = Access { protocol: &protocol, ..*facts.access };
+        holds(&Facts { access: &access, labels: facts.labels, seconds: facts.seconds })
+    })
 }
 
 fn comes_from(sources: &[IpNet], source: Option<IpAddr>, sense: Sense) -> bool {

@@ -14,6 +14,7 @@ use std::{
     sync::{Arc, LazyLock},
     thread,
 };
+use subset::Reads;
 use variables::Variables;
 
 /// The longest expression.
@@ -28,7 +29,7 @@ const PARSER_STACK: usize = 64 << 20;
 pub(crate) struct Condition {
     text: Box<str>,
     expression: IdedExpr,
-    reads_time: bool,
+    reads: Reads,
 }
 
 impl Condition {
@@ -52,7 +53,12 @@ impl Condition {
 
     /// Whether it asks for the time.
     pub(crate) fn reads_time(&self) -> bool {
-        self.reads_time
+        self.reads.time
+    }
+
+    /// Whether it asks for the protocol.
+    pub(crate) fn reads_protocol(&self) -> bool {
+        self.reads.protocol
     }
 
     fn compile(text: &str) -> Result<Self, String> {
@@ -64,8 +70,8 @@ impl Condition {
             Ok(Err(errors)) => return Err(first_line(&errors.to_string())),
             Err(_) => return Err("the parser of conditions broke on it".to_owned()),
         };
-        let reads_time = subset::check(&expression)?;
-        Ok(Self { text: text.into(), expression, reads_time })
+        let reads = subset::check(&expression)?;
+        Ok(Self { text: text.into(), expression, reads })
     }
 }
 

@@ -63,6 +63,7 @@ pub mod shadow;
 mod circumstance;
 mod compile;
 mod condition;
+mod doubt;
 mod file;
 mod kubernetes;
 mod names;
@@ -71,7 +72,7 @@ mod rule;
 mod subject;
 mod verbs;
 
-pub use check::{Finding, Severity, check};
+pub use check::{Finding, Severity, check, check_with_providers};
 pub use error::{PolicyError, Problem};
 pub use expectation::{Outcome, Table};
 pub use policy::{ClusterLabels, Policy};

@@ -6,6 +6,7 @@ mod tests;
 use crate::{
     circumstance::{Circumstances, facts::Facts, seconds},
     compile,
+    doubt::without_upgrade,
     error::PolicyError,
     file::PolicyText,
     names::Names,
@@ -198,8 +199,20 @@ impl Rules {
         self.decide_in(access, seconds, Sense::Possibly, Sense::Certainly)
     }
 
-    /// Decides with deny rules and allow rules asked in these senses.
+    /// Decides with deny rules and allow rules asked in these senses. What asks for an upgrade is decided as what it is with it and as
+    /// what it is without, and has to be allowed as both.
     fn decide_in(&self, access: &Access<'_>, seconds: u64, denies: Sense, allows: Sense) -> Decision {
+        let decision = self.decide_as_it_is(access, seconds, denies, allows);
+        match without_upgrade(access.action) {
+            Some(action) if decision.is_allowed() => {
+                let plain = self.decide_as_it_is(&Access { action: &action, ..*access }, seconds, denies, allows);
+                if plain.is_allowed() { decision } else { plain }
+            }
+            Some(_) | None => decision,
+        }
+    }
+
+    fn decide_as_it_is(&self, access: &Access<'_>, seconds: u64, denies: Sense, allows: Sense) -> Decision {
         let what = match What::of(access) {
             Ok(what) => what,
             Err(reason) => return Decision::denied(reason),

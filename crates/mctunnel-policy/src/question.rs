@@ -221,6 +221,7 @@ impl Deed {
         };
         Ok(KubeRequest::Resource(ResourceRequest {
             verb,
+            plain_verb: None,
             api_group: group,
             api_version: "v1".to_owned(),
             resource: resource.to_owned(),

@@ -10,7 +10,11 @@ pub(crate) mod read;
 pub(crate) mod resource;
 pub(crate) mod target;
 
-use crate::{kubernetes, names::Names, verbs::Verbs};
+use crate::{
+    doubt::{spans_namespaces, twin},
+    names::Names,
+    verbs::Verbs,
+};
 use asked::What;
 use mctunnel_core::{Protocol, ResourceRequest, Target, Verb};
 use path::Paths;
@@ -87,7 +91,9 @@ impl Deeds {
                     Sense::Certainly => paths.covers(path, sense) && paths.covers(decoded, sense),
                     Sense::Possibly => paths.covers(path, sense) || paths.covers(decoded, sense),
                 };
-                path && methods.covers(method) && protocols.covers(protocol.as_str()) && targets.cover(target, sense)
+                path && methods.covers(method)
+                    && covers_protocol(protocols, protocol, sense)
+                    && targets.cover(target, sense)
             }
             (Self::Bytes { targets, protocols }, What::Bytes(target)) => {
                 protocols.covers(protocol.as_str()) && targets.cover(target, sense)
@@ -107,16 +113,14 @@ fn covers_namespace(namespaces: &Names, request: &ResourceRequest, sense: Sense)
     match &request.namespace {
         Some(namespace) => namespaces.covers(namespace),
         None if *namespaces == Names::Any => true,
-        None => {
-            // Only what is about many can be about many namespaces: a single object in one is not found without it.
-            let is_about_many = matches!(request.verb, Verb::List | Verb::Watch | Verb::DeleteCollection)
-                // No request is so; a question whether some of them may be read is.
-                || request.verb == Verb::Get && request.name.is_none();
-            sense == Sense::Possibly
-                && is_about_many
-                && !kubernetes::is_cluster_wide(&request.api_group, &request.resource)
-        }
+        None => sense == Sense::Possibly && spans_namespaces(request),
     }
+}
+
+/// Whether it is HTTP or gRPC a client says in a field that no target has to believe, so to deny the one is to deny the other.
+fn covers_protocol(protocols: &Names, protocol: &Protocol, sense: Sense) -> bool {
+    protocols.covers(protocol.as_str())
+        || sense == Sense::Possibly && twin(protocol).is_some_and(|other| protocols.covers(other))
 }
 
 /// A request without a name is about many, or has the name in a body that nobody here reads.

@@ -29,6 +29,39 @@ def key(mapping, name):
     return mapping[name]
 
 
+def told(request, part):
+    """A part of a request, as conditions see it: empty if there is none, and a failure if there may be one that is not told."""
+    asked = request["asked"]
+    if asked["kind"] == "bytes":
+        # Plain bytes may be any request to the same target.
+        if part == "path" or asked["target"] == "kube-apiserver":
+            raise Fails(part)
+        return ""
+    value = asked.get(part) or ""
+    if asked["kind"] == "resource" and value == "":
+        if part == "name" or part == "namespace" and in_many_namespaces(asked):
+            raise Fails(part)
+    return value
+
+
+def in_many_namespaces(asked):
+    return asked["verb"] in ("list", "watch", "deletecollection") and (asked["group"], asked["resource"]) not in OUTSIDE
+
+
+def both(left, right):
+    """`left && right`: false if one of them is false, whatever became of the other."""
+    failed = None
+    for side in (left, right):
+        try:
+            if not side():
+                return False
+        except Fails as fails:
+            failed = fails
+    if failed is not None:
+        raise failed
+    return True
+
+
 # The conditions that the generator uses, as a person would read them.
 CONDITIONS = {
     "user.name == 'alice'": lambda r: r["user"] == "alice",
@@ -39,7 +72,14 @@ CONDITIONS = {
     "request.kind == 'resource' && request.verb in ['get', 'list']": lambda r: r["asked"]["kind"] == "resource"
     and r["asked"]["verb"] in ["get", "list"],
     "time.weekday <= 5 && time.hour >= 8": lambda r: r["when"].isoweekday() <= 5 and r["when"].hour >= 8,
-    "!(request.namespace == 'kube-system')": lambda r: r["asked"].get("namespace") != "kube-system",
+    "!(request.namespace == 'kube-system')": lambda r: told(r, "namespace") != "kube-system",
+    "request.namespace == 'kube-system'": lambda r: told(r, "namespace") == "kube-system",
+    "has(request.namespace) && request.namespace == 'kube-system'": lambda r: r["asked"].get("namespace") == "kube-system",
+    "request.resource == 'secrets' && request.name == 'a'": lambda r: both(
+        lambda: told(r, "resource") == "secrets", lambda: told(r, "name") == "a"
+    ),
+    "request.path == '/a'": lambda r: told(r, "path") == "/a",
+    "protocol == 'grpc'": lambda r: r["protocol"] == "grpc",
 }
 
 
@@ -141,7 +181,7 @@ def covers(rule, request, clusters, deny):
             any(covers_target(p, asked["target"], deny) for p in targets)
             and has(rule["methods"], asked["method"])
             and any(covers_path(p, asked["path"], deny) for p in rule["paths"])
-            and has(rule["protocols"], asked["protocol"])
+            and (has(rule["protocols"], asked["protocol"]) or deny and {"http", "grpc"} & set(rule["protocols"]) != set())
         )
     if "resources" not in rule or not has(rule["verbs"], asked["verb"]) or not has(rule["apiGroups"], asked["group"]):
         return False
@@ -197,11 +237,17 @@ def holds(part, request, deny):
             if not any(source in ipaddress.ip_network(network) for network in part["sources"]):
                 return False
     if "when" in part:
-        try:
-            return CONDITIONS[part["when"]](request)
-        except Fails:
-            return deny
+        # To deny, http and grpc are one: the client says which it is.
+        spoken = ["http", "grpc"] if deny and request["protocol"] in ("http", "grpc") else [request["protocol"]]
+        return any(condition(part["when"], {**request, "protocol": protocol}, deny) for protocol in spoken)
     return True
+
+
+def condition(text, request, deny):
+    try:
+        return CONDITIONS[text](request)
+    except Fails:
+        return deny
 
 
 def is_about(part, request, deny):
@@ -216,17 +262,34 @@ def time(text):
 
 
 def decide(policy, request):
+    """What asks for an upgrade has to be allowed as what it is with it, and as what it is if nobody takes the upgrade."""
     clusters = policy.get("clusters", {})
     request["labels"] = clusters.get(request["cluster"], {})
     request["when"] = time(request["time"])
+    request["protocol"] = "http"
     if "kube" in request:
-        request["asked"] = kube(request["kube"]["method"], request["kube"]["path"])
-        if request["asked"]["verb"] is None:
+        plain = kube(request["kube"]["method"], request["kube"]["path"])
+        if plain["verb"] is None:
             return "the method has no meaning here"
-    elif "http" in request:
-        request["asked"] = {"kind": "http", **request["http"]}
-    else:
-        request["asked"] = {"kind": "bytes", **request["bytes"]}
+        answers = [decide_one(policy, {**request, "asked": asked}, clusters) for asked in upgraded(plain, request["kube"])]
+        refused = [answer for answer in answers if not answer.startswith("+")]
+        return (refused + answers)[0]
+    kind = "http" if "http" in request else "bytes"
+    request["asked"] = {"kind": kind, **request[kind]}
+    request["protocol"] = request[kind]["protocol"]
+    return decide_one(policy, request, clusters)
+
+
+def upgraded(plain, sent):
+    """The meanings of a request to a kube-apiserver, the one with the upgrade first."""
+    if not sent["upgrade"] or plain["kind"] == "path" or plain["verb"] == "connect":
+        return [plain]
+    if plain["verb"] == "watch" and plain["sub"] is None or plain["verb"] == "get" and plain["sub"] == "log":
+        return [plain]
+    return [{**plain, "verb": "connect"}, plain]
+
+
+def decide_one(policy, request, clusters):
     for deny in policy["deny"]:
         if is_about(deny, request, True) and holds(deny, request, True):
             for number, rule in enumerate(deny["rules"], 1):

@@ -173,6 +173,7 @@ fn oidc_settings(form: OidcForm, files: &NamedFiles) -> Result<Settings, String>
             other_audiences: form.other_audiences,
             user: form.user_claim.unwrap_or_else(|| "sub".to_owned()),
             groups: form.groups_claim,
+            facts: form.extra_claims,
             required: form.required_claims,
             names: names(form.user_prefix, form.group_prefix.unwrap_or_default(), form.map_users, form.map_groups),
         },

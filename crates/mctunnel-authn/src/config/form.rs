@@ -30,6 +30,11 @@ impl AuthConfig {
         serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
     }
 
+    /// What its providers are called, in their order.
+    pub fn provider_names(&self) -> impl Iterator<Item = &str> {
+        self.providers.iter().flatten().map(|provider| provider.name.as_str())
+    }
+
     /// The files it names.
     pub(super) fn files(&self) -> impl Iterator<Item = &PathBuf> {
         let providers = self.providers.iter().flatten();
@@ -113,6 +118,9 @@ pub(super) struct OidcForm {
     pub(super) user_prefix: String,
     pub(super) groups_claim: Option<String>,
     pub(super) group_prefix: Option<String>,
+    /// Facts for policy, by what they are called there.
+    #[serde(default)]
+    pub(super) extra_claims: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) required_claims: BTreeMap<String, String>,
     #[serde(default)]

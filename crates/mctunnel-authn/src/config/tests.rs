@@ -73,6 +73,7 @@ providers:
       user_prefix: "corp:"
       groups_claim: groups
       group_prefix: "corp:"
+      extra_claims: {team: department}
       required_claims: {hd: example.com}
       map_users: {"root@example.com": root}
   - name: hub
@@ -147,6 +148,8 @@ fn t18_whatever_is_not_clear_is_refused() {
         ("MCT-AUTHN-PROVIDER", format!("providers:\n{}", oidc("a", "algorithms: []"))),
         ("MCT-AUTHN-PROVIDER", format!("providers:\n{}", oidc("a", "groups_claim: groups"))),
         ("MCT-AUTHN-PROVIDER", format!("providers:\n{}", oidc("a", "group_prefix: x"))),
+        ("MCT-AUTHN-PROVIDER", format!("providers:\n{}", oidc("a", "extra_claims: {Team: t}"))),
+        ("MCT-AUTHN-SYNTAX", format!("providers:\n{}", oidc("a", "extra_claims: [team]"))),
         ("MCT-AUTHN-SYNTAX", format!("providers:\n{}", oidc("a", "insecure_plain_loopback: 'yes'"))),
         (
             "MCT-AUTHN-PROVIDER",

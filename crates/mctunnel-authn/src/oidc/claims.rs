@@ -13,6 +13,11 @@ use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 /// The last second of the year 9999: what is said to end later has no proper date.
 const END_OF_TIME: u64 = 253_402_300_799;
 
+/// How many facts there are, how many texts in each, and how long one is.
+const MOST_FACTS: usize = 16;
+const MOST_TEXTS: usize = 64;
+const LONGEST_FACT: usize = 256;
+
 /// Longer texts are no ids.
 const LONGEST_ID: usize = 256;
 
@@ -27,6 +32,8 @@ pub struct ClaimRules {
     pub user: String,
     /// The claim that lists the groups.
     pub groups: Option<String>,
+    /// Facts for policy: what they are called there, and the claims they are in.
+    pub facts: BTreeMap<String, String>,
     /// Claims that must have a value, or have it in their list.
     pub required: BTreeMap<String, String>,
     /// How users and groups are called.
@@ -62,6 +69,7 @@ impl Span {
 pub(crate) struct Claimed {
     pub(crate) name: Arc<str>,
     pub(crate) groups: Vec<Arc<str>>,
+    pub(crate) facts: BTreeMap<String, Vec<String>>,
     /// The token's own id.
     pub(crate) token_id: Option<String>,
 }
@@ -112,7 +120,43 @@ impl ClaimRules {
         let groups = self.groups.as_ref().map_or(Ok(Vec::new()), |claim| self.group_names(claim, claims.get(claim)))?;
         let proper = |id: &&str| !id.is_empty() && id.len() <= LONGEST_ID && !id.contains(char::is_control);
         let token_id = claims.get("jti").and_then(Value::as_str).filter(proper).map(str::to_owned);
-        Ok(Claimed { name, groups, token_id })
+        Ok(Claimed { name, groups, facts: self.facts(claims)?, token_id })
+    }
+
+    /// A claim that is not there is no fact. One that cannot be a fact refuses the token: a deny rule may be about it.
+    fn facts(&self, claims: &Map<String, Value>) -> Result<BTreeMap<String, Vec<String>>, String> {
+        let mut facts = BTreeMap::new();
+        for (name, claim) in &self.facts {
+            let found = match claims.get(claim) {
+                None | Some(Value::Null) => continue,
+                Some(Value::String(one)) => Some(vec![one.as_str()]),
+                Some(Value::Array(many)) => many.iter().map(Value::as_str).collect(),
+                Some(Value::Bool(_) | Value::Number(_) | Value::Object(_)) => None,
+            };
+            let is_fact = |text: &&str| text.len() <= LONGEST_FACT && !text.contains(char::is_control);
+            let found = found.filter(|texts| texts.len() <= MOST_TEXTS && texts.iter().all(is_fact));
+            let found = found.ok_or_else(|| {
+                format!("the claim '{claim}' is not a text or a list of at most {MOST_TEXTS}, each of at most {LONGEST_FACT} bytes")
+            })?;
+            facts.insert(name.clone(), found.into_iter().map(str::to_owned).collect());
+        }
+        Ok(facts)
+    }
+
+    /// What is wrong with the rules for facts.
+    pub(crate) fn problem_of_facts(&self) -> Option<String> {
+        if self.facts.len() > MOST_FACTS {
+            return Some(format!("it has more than {MOST_FACTS} extra_claims"));
+        }
+        let is_word = |name: &str| {
+            (1..=63).contains(&name.len())
+                && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+                && !name.starts_with(|first: char| first.is_ascii_digit())
+        };
+        if let Some(name) = self.facts.keys().find(|name| !is_word(name)) {
+            return Some(format!("'{}' cannot be asked for in a policy: take a-z, 0-9 and '_'", name.escape_debug()));
+        }
+        self.facts.values().any(String::is_empty).then(|| "an extra claim has no name".to_owned())
     }
 
     fn group_names(&self, claim: &str, found: Option<&Value>) -> Result<Vec<Arc<str>>, String> {

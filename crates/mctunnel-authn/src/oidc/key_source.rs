@@ -1,19 +1,31 @@
 //! Where the keys of one issuer come from, and how long they count. They are fetched when somebody needs them: at most one fetch is
-//! under way, a further one waits its time, and keys that are known serve on for a day while the issuer is away.
+//! under way, a further one waits its time, and keys that are known serve on for a day while the issuer is away. While it is there, a
+//! key that it took back is out within minutes: keys that were not seen for so long count only after it was asked.
 
 use super::{
     algorithm::SigningAlgorithm,
     fetch::{FetchDocument, Place},
     key_set::{Found, KeySet},
+    waiting::{Room, Seat, Waiting},
 };
 use crate::digest::{self, Digest};
 use parking_lot::Mutex;
 use serde::Deserialize;
-use std::{fmt, sync::Arc, time::Duration};
-use tokio::{sync::watch, task::JoinSet, time::Instant, time::timeout};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, timeout, timeout_at},
+};
 
 /// Older keys are fetched anew while they serve on.
+const RENEWED: Duration = Duration::from_secs(4 * 60);
+/// Older keys count only if the issuer was asked and did not answer.
 const FRESH: Duration = Duration::from_secs(5 * 60);
+/// So long it has for an answer from when it was asked, until older keys serve nevertheless.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// And so long they serve without another wait after it gave none, while it is asked again and again.
+const TROUBLE: Duration = Duration::from_secs(60);
 /// Older keys do not count.
 const USABLE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Between two fetches lies at least this, whatever ids tokens have.
@@ -25,6 +37,7 @@ const FETCH_TIME: Duration = Duration::from_secs(15);
 pub(crate) struct KeySource {
     shared: Arc<Shared>,
     fetches: Mutex<JoinSet<()>>,
+    waiting: Arc<Waiting>,
 }
 
 /// A key was looked for and is not there.
@@ -46,6 +59,15 @@ pub(crate) struct Keys {
     pub(crate) version: u64,
 }
 
+/// Keys that were fetched.
+#[derive(Debug)]
+pub(crate) enum Known {
+    /// They count.
+    Counting(Keys),
+    /// The issuer may have taken one of them back, and is to be asked before they count.
+    Old(Keys),
+}
+
 impl KeySource {
     pub(crate) fn new(issuer: &str, plain_loopback: bool, fetch: Arc<dyn FetchDocument>) -> Self {
         let shared = Shared {
@@ -55,24 +77,46 @@ impl KeySource {
             state: Mutex::default(),
             fetched: watch::Sender::new(()),
         };
-        Self { shared: Arc::new(shared), fetches: Mutex::default() }
+        Self { shared: Arc::new(shared), fetches: Mutex::default(), waiting: Arc::default() }
     }
 
-    /// The version of the keys that count now.
-    pub(crate) fn version(&self) -> Option<u64> {
-        self.current().map(|keys| keys.version)
-    }
-
-    /// The keys in which a key was found; it is to be looked up in them again.
-    pub(crate) async fn keys_with(&self, id: Option<&str>, algorithm: SigningAlgorithm) -> Result<Keys, NoKey> {
-        if let Some(keys) = self.current() {
-            match keys.set.find(id, algorithm) {
-                Found::Key(_) => return Ok(keys),
-                Found::Ambiguous => return Err(NoKey::Ambiguous),
-                Found::Unknown => {}
-            }
+    /// The keys that are known now, if they are not too old for anything.
+    pub(crate) fn known(&self) -> Option<Known> {
+        let now = Instant::now();
+        let (keys, age, is_in_trouble) = {
+            let state = self.shared.state.lock();
+            let age = now - state.since?;
+            (state.usable(now)?, age, state.failed.is_some_and(|failed| now - failed < TROUBLE))
+        };
+        if age > RENEWED {
+            self.start_fetch();
         }
-        self.fetch_and_wait().await;
+        Some(if age > FRESH && !is_in_trouble { Known::Old(keys) } else { Known::Counting(keys) })
+    }
+
+    /// The keys that count for a token that known keys have signed. Where they are old the issuer is asked first, and what it says
+    /// counts; where it says nothing they count as they are.
+    pub(crate) async fn counting(&self, known: Known, peer: Option<SocketAddr>) -> Result<Keys, NoKey> {
+        let Known::Old(_) = known else { return Ok(known.into_keys()) };
+        let _seat = self.seat(Room::Signed, peer)?;
+        let mut fetched = self.shared.fetched.subscribe();
+        if self.start_fetch() {
+            let until = self.shared.state.lock().tried.unwrap_or_else(Instant::now) + PATIENCE;
+            // The sender lives as long as we do, and a fetch tells its end however it ends.
+            let _ = timeout_at(until, fetched.changed()).await;
+        }
+        let state = self.shared.state.lock();
+        state.usable(Instant::now()).ok_or_else(|| state.unavailable())
+    }
+
+    /// The keys in which a key was found; it is to be looked up in them again. For tokens of which known keys can tell nothing.
+    pub(crate) async fn keys_with(
+        &self,
+        id: Option<&str>,
+        algorithm: SigningAlgorithm,
+        peer: Option<SocketAddr>,
+    ) -> Result<Keys, NoKey> {
+        self.fetch_and_wait(peer).await?;
         let state = self.shared.state.lock();
         let keys = state.usable(Instant::now()).ok_or_else(|| state.unavailable())?;
         match keys.set.find(id, algorithm) {
@@ -84,26 +128,20 @@ impl KeySource {
         }
     }
 
-    /// The keys that count now. Old ones are fetched anew meanwhile.
-    fn current(&self) -> Option<Keys> {
-        let now = Instant::now();
-        let (keys, is_old) = {
-            let state = self.shared.state.lock();
-            (state.usable(now)?, state.since.is_some_and(|since| now - since > FRESH))
-        };
-        if is_old {
-            self.start_fetch();
-        }
-        Some(keys)
-    }
-
     /// Waits for the fetch under way, or for a new one if its time has come; else for nothing.
-    async fn fetch_and_wait(&self) {
+    async fn fetch_and_wait(&self, peer: Option<SocketAddr>) -> Result<(), NoKey> {
         let mut fetched = self.shared.fetched.subscribe();
         if self.start_fetch() {
-            // The sender lives as long as we do, and a fetch tells its end however it ends.
+            let _seat = self.seat(Room::Unknown, peer)?;
+            // As in `counting`; how long a fetch takes is bounded.
             let _ = fetched.changed().await;
         }
+        Ok(())
+    }
+
+    fn seat(&self, room: Room, peer: Option<SocketAddr>) -> Result<Seat, NoKey> {
+        let full = || NoKey::Unavailable("too many tokens wait for its keys".to_owned());
+        self.waiting.enter(room, peer).ok_or_else(full)
     }
 
     /// Whether a fetch is under way now.
@@ -123,6 +161,20 @@ impl KeySource {
         while fetches.try_join_next().is_some() {}
         fetches.spawn(fetch(UnderWay(Arc::clone(&self.shared))));
         true
+    }
+}
+
+impl Known {
+    pub(crate) fn keys(&self) -> &Keys {
+        match self {
+            Self::Counting(keys) | Self::Old(keys) => keys,
+        }
+    }
+
+    fn into_keys(self) -> Keys {
+        match self {
+            Self::Counting(keys) | Self::Old(keys) => keys,
+        }
     }
 }
 
@@ -154,6 +206,8 @@ struct State {
     tried: Option<Instant>,
     /// Why the last fetch brought nothing.
     trouble: Option<String>,
+    /// When it brought nothing.
+    failed: Option<Instant>,
     under_way: bool,
 }
 
@@ -168,9 +222,13 @@ impl State {
 
     fn take(&mut self, outcome: Result<(KeySet, Digest), String>) {
         match outcome {
-            Err(trouble) => self.trouble = Some(trouble),
+            Err(trouble) => {
+                self.trouble = Some(trouble);
+                self.failed = Some(Instant::now());
+            }
             Ok((set, digest)) => {
                 self.trouble = None;
+                self.failed = None;
                 self.since = Some(Instant::now());
                 if self.digest != Some(digest) {
                     let version = self.keys.as_ref().map_or(0, |keys| keys.version + 1);

@@ -147,6 +147,7 @@ pub(crate) fn settings(issuer: &str) -> OidcSettings {
             other_audiences: Vec::new(),
             user: "sub".to_owned(),
             groups: Some("groups".to_owned()),
+            facts: BTreeMap::new(),
             required: BTreeMap::new(),
             names: NameRules::default(),
         },

@@ -3,7 +3,7 @@
 
 use crate::{
     issuer::{Documents, Server, SigningKey, claims_of, offline, settings, shared_rsa, token, with},
-    setup::{accepted, bearer, chain, paused_clock, status, status_of},
+    setup::{accepted, bearer, bearer_from, chain, paused_clock, status, status_of},
 };
 use mctunnel_authn::{Chain, Clock, Oidc};
 use mctunnel_core::{Authenticate, Unauthenticated};
@@ -47,12 +47,144 @@ async fn a_new_key_is_found_and_an_old_one_forgotten() {
     // The old key is taken back. Whoever has a token of it is out once the keys were fetched anew.
     documents.publish(IDP, &[new.jwk("k2")]);
     advance(seconds(301)).await;
-    assert_eq!(status_of(&chain, &of_new).await, 200, "old keys serve while new ones are fetched");
+    assert_eq!(status_of(&chain, &of_new).await, 200, "the issuer is asked, and has it");
     tokio::task::yield_now().await;
     assert_eq!(documents.fetches(), 3);
     assert_eq!(status_of(&chain, &of_old).await, 401, "also one that was verified before");
     assert_eq!(status_of(&chain, &lasting(&old, "k1")).await, 401);
     assert_eq!(status_of(&chain, &of_new).await, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn b5_a_key_that_was_taken_back_is_refused_to_the_first_who_asks_with_it() {
+    let (old, new) = (SigningKey::p256(), SigningKey::p256());
+    for idle in [301, 23 * 3600] {
+        let (documents, chain) = stage(&old);
+        let shown_before = lasting(&old, "k1");
+        assert_eq!(status_of(&chain, &shown_before).await, 200);
+        documents.publish(IDP, &[new.jwk("k2")]);
+        advance(seconds(idle)).await;
+        assert_eq!(status_of(&chain, &shown_before).await, 401, "a token that was verified before");
+        assert_eq!(documents.fetches(), 2);
+
+        let (documents, chain) = stage(&old);
+        assert_eq!(status_of(&chain, &shown_before).await, 200);
+        documents.publish(IDP, &[new.jwk("k2")]);
+        advance(seconds(idle)).await;
+        assert_eq!(status_of(&chain, &lasting(&old, "k1")).await, 401, "a new token of the old key");
+        assert_eq!(status_of(&chain, &lasting(&new, "k2")).await, 200);
+        assert_eq!(documents.fetches(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn b5_a_key_under_an_id_that_is_used_again_counts_as_soon_as_the_issuer_was_asked() {
+    let (old, new) = (SigningKey::p256(), SigningKey::p256());
+    let (documents, chain) = stage(&old);
+    assert_eq!(status_of(&chain, &lasting(&old, "k1")).await, 200);
+    documents.publish(IDP, &[new.jwk("k1")]);
+    assert_eq!(status_of(&chain, &lasting(&new, "k1")).await, 401, "the keys were seen just now");
+    advance(seconds(301)).await;
+    assert_eq!(status_of(&chain, &lasting(&new, "k1")).await, 200);
+    assert_eq!(status_of(&chain, &lasting(&old, "k1")).await, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_in_use_are_fetched_before_anybody_has_to_wait_for_them() {
+    let key = SigningKey::p256();
+    let (documents, chain) = stage(&key);
+    let good = lasting(&key, "k1");
+    assert_eq!(status_of(&chain, &good).await, 200);
+    for fetches in 2..=4 {
+        advance(seconds(241)).await;
+        let began = tokio::time::Instant::now();
+        assert_eq!(status_of(&chain, &good).await, 200);
+        assert_eq!(began.elapsed(), seconds(0));
+        while documents.fetches() < fetches {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_issuer_that_hangs_holds_those_it_knows_up_for_a_moment_and_not_again() {
+    let key = SigningKey::p256();
+    let (documents, chain) = stage(&key);
+    let good = lasting(&key, "k1");
+    assert_eq!(status_of(&chain, &good).await, 200);
+    let gate = documents.hold();
+    advance(seconds(3600)).await;
+    for (token, wait) in [(&good, 5), (&good, 0), (&lasting(&key, "k1"), 0)] {
+        let began = tokio::time::Instant::now();
+        assert_eq!(status_of(&chain, token).await, 200);
+        assert_eq!(began.elapsed(), seconds(wait));
+    }
+    // It goes on hanging, and is asked again and again.
+    for _ in 0..20 {
+        advance(seconds(16)).await;
+        tokio::task::yield_now().await;
+        let began = tokio::time::Instant::now();
+        assert_eq!(status_of(&chain, &good).await, 200);
+        assert_eq!(began.elapsed(), seconds(0));
+    }
+    // It is back, and the key is not.
+    documents.publish(IDP, &[SigningKey::p256().jwk("k2")]);
+    gate.add_permits(1_000);
+    advance(seconds(61)).await;
+    tokio::task::yield_now().await;
+    assert_eq!(status_of(&chain, &good).await, 401);
+}
+
+/// Shows a token so often, from such an address; gives the answers that came at once.
+async fn show(
+    waiting: &mut JoinSet<u16>,
+    chain: &Arc<Chain>,
+    token: &str,
+    address: impl Fn(usize) -> String,
+    times: usize,
+) -> Vec<u16> {
+    for n in 0..times {
+        let (chain, evidence) = (Arc::clone(chain), bearer_from(token, &address(n)));
+        waiting.spawn(async move { status(&chain.authenticate(&evidence).await) });
+    }
+    // More turns than tasks: each of them has had its own, and time stands still because nobody is idle.
+    for _ in 0..times {
+        tokio::task::yield_now().await;
+    }
+    std::iter::from_fn(|| waiting.try_join_next()).map(Result::unwrap).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn t40_made_up_tokens_do_not_gather_while_an_issuer_hangs() {
+    let key = SigningKey::p256();
+    let (documents, chain) = stage(&key);
+    let chain = Arc::new(chain);
+    let (good, junk) = (lasting(&key, "k1"), lasting(&SigningKey::p256(), "made-up"));
+    let forged = lasting(&SigningKey::p256(), "k1");
+    assert_eq!(status_of(&*chain, &good).await, 200);
+    let _gate = documents.hold();
+    advance(seconds(3600)).await;
+    let mut waiting = JoinSet::new();
+    let one = |_: usize| "192.0.2.1".to_owned();
+    let many = |n: usize| format!("198.51.{}.{}", n / 200 % 200, n % 200);
+    let refused = show(&mut waiting, &chain, &junk, one, 20_000).await;
+    assert_eq!((refused.len(), waiting.len()), (20_000 - 256, 256), "so many of one address wait");
+    assert!(refused.iter().all(|status| *status == 503));
+    let refused = show(&mut waiting, &chain, &forged, many, 20_000).await;
+    assert_eq!((refused.len(), waiting.len()), (20_000 - 4_096 + 256, 4_096), "and so many in total");
+    assert!(refused.iter().all(|status| *status == 503));
+    // Whoever has a token of a key that is known does not stand in that line, wherever it comes from.
+    let began = tokio::time::Instant::now();
+    for address in ["192.0.2.1", "203.0.113.7"] {
+        assert_eq!(status(&chain.authenticate(&bearer_from(&good, address)).await), 200, "{address}");
+    }
+    assert_eq!(began.elapsed(), seconds(5));
+    // Those who waited hear of it, and their places are free again.
+    let answers = waiting.join_all().await;
+    assert!(answers.iter().all(|status| matches!(status, 401 | 503)), "{answers:?}");
+    advance(seconds(10)).await;
+    let mut waiting = JoinSet::new();
+    assert_eq!(show(&mut waiting, &chain, &junk, one, 300).await.len(), 300 - 256);
 }
 
 #[tokio::test(start_paused = true)]

@@ -42,6 +42,20 @@ async fn t27_a_good_token_is_a_user() {
 }
 
 #[tokio::test]
+async fn claims_that_policy_asks_for_are_told_to_no_cluster() {
+    let (server, _) = stage().await;
+    let mut asked = settings(&server.url);
+    asked.claims.facts = [("team".to_owned(), "department".to_owned())].into();
+    let chain = chain(Oidc::new("idp", asked, Clock::system()).unwrap());
+    let user = accepted(chain.authenticate(&bearer(&changed(&server, "department", json!(["red", "blue"])))).await);
+    assert_eq!(user.facts["team"], ["red", "blue"]);
+    assert!(user.extra.is_empty() && user.facts.len() == 1);
+    let without = accepted(chain.authenticate(&bearer(&changed(&server, "department", Value::Null))).await);
+    assert!(without.facts.is_empty());
+    assert_eq!(status_of(&chain, &changed(&server, "department", json!(7))).await, 401);
+}
+
+#[tokio::test]
 async fn t27_each_algorithm_that_is_configured_is_accepted() {
     use SigningAlgorithm::{EdDsa, Es256, Es384, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
     let server = Server::start().await;

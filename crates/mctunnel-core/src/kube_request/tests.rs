@@ -3,11 +3,13 @@
 use super::*;
 use proptest::prelude::*;
 
-fn shown(method: &str, target: &str) -> String {
-    match KubeRequest::parse(method, target).expect("a good target") {
+fn shown(request: KubeRequest) -> String {
+    match request {
         KubeRequest::NonResource { path, verb } => format!("{verb} {path}"),
         KubeRequest::Resource(request) => {
-            let ResourceRequest { verb, api_group, api_version, resource, subresource, namespace, name } = request;
+            let ResourceRequest { verb, plain_verb, api_group, api_version, resource, subresource, namespace, name } =
+                request;
+            let verb = plain_verb.map_or_else(|| verb.to_string(), |plain| format!("{verb}+{plain}"));
             let subresource = subresource.map(|text| format!("/{text}")).unwrap_or_default();
             let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
             let (namespace, name) = (or_none(namespace), or_none(name));
@@ -18,7 +20,8 @@ fn shown(method: &str, target: &str) -> String {
 
 fn check(rows: &[(&str, &str, &str)]) {
     for (method, target, expected) in rows {
-        assert_eq!(shown(method, target), *expected, "{method} {target}");
+        let request = KubeRequest::parse(method, target).expect("a good target");
+        assert_eq!(shown(request), *expected, "{method} {target}");
     }
 }
 
@@ -112,6 +115,43 @@ fn b2_what_connects_is_connect_whatever_the_method() {
         ("GET", "/api/v1/namespaces/d/pods/p/log/exec", "get /v1 pods/log d p"),
         ("GET", "/api/v1/namespaces/d/secrets/a/token", "get /v1 secrets/token d a"),
     ]);
+}
+
+#[test]
+fn b2_an_upgrade_connects_besides_what_its_method_does() {
+    const VM: &str = "/apis/subresources.kubevirt.io/v1/namespaces/d/virtualmachineinstances/vm";
+    let of_vm =
+        |verb: &str, way: &str| format!("{verb} subresources.kubevirt.io/v1 virtualmachineinstances/{way} d vm");
+    for (method, target, expected) in [
+        ("GET", format!("{VM}/console"), of_vm("connect+get", "console")),
+        ("GET", format!("{VM}/vnc?a=b"), of_vm("connect+get", "vnc")),
+        ("HEAD", format!("{VM}/console"), of_vm("connect+get", "console")),
+        // With SPDY any method can ask for an upgrade, and the target may pay no attention to it.
+        ("POST", "/api/v1/namespaces/d/pods/p/eviction".to_owned(), "connect+create /v1 pods/eviction d p".to_owned()),
+        ("PUT", "/api/v1/namespaces/d/pods/p/status".to_owned(), "connect+update /v1 pods/status d p".to_owned()),
+        (
+            "POST",
+            "/api/v1/namespaces/d/serviceaccounts/a/token".to_owned(),
+            "connect+create /v1 serviceaccounts/token d a".to_owned(),
+        ),
+        ("GET", "/api/v1/namespaces/d/secrets/s".to_owned(), "connect+get /v1 secrets d s".to_owned()),
+        ("GET", "/api/v1/namespaces/d/secrets".to_owned(), "connect+list /v1 secrets d -".to_owned()),
+        ("GET", "/api/v1/watch/namespaces/d/pods/p/x".to_owned(), "connect+watch /v1 pods/x d p".to_owned()),
+        ("POST", "/api/v1/namespaces/d/pods/p/log".to_owned(), "connect+create /v1 pods/log d p".to_owned()),
+        // What comes over a websocket as it comes without one.
+        ("GET", "/api/v1/pods?watch=true".to_owned(), "watch /v1 pods - -".to_owned()),
+        ("GET", "/api/v1/watch/pods".to_owned(), "watch /v1 pods - -".to_owned()),
+        ("GET", "/api/v1/namespaces/d/pods/p/log?follow=true".to_owned(), "get /v1 pods/log d p".to_owned()),
+        // What connects anyway, and what means nothing.
+        ("GET", "/api/v1/namespaces/d/pods/p/exec".to_owned(), "connect /v1 pods/exec d p".to_owned()),
+        ("GET", "/api/v1/proxy/nodes/n".to_owned(), "connect /v1 nodes - n".to_owned()),
+        ("OPTIONS", format!("{VM}/console"), of_vm("", "console")),
+        ("GET", "/version".to_owned(), "get /version".to_owned()),
+    ] {
+        let request = KubeRequest::parse_upgrade(method, &target).expect("a good target");
+        assert_eq!(shown(request), expected, "{method} {target}");
+    }
+    assert!(KubeRequest::parse_upgrade("GET", "/api/v1/../x").is_err());
 }
 
 #[test]

@@ -27,6 +27,7 @@ impl Lines {
             }
         }
         for deny in text.deny.iter().flatten() {
+            note(format!("deny {}", deny.value.name), line_of(deny));
             for (number, rule) in (1..).zip(deny.value.rules.iter().flatten()) {
                 note(format!("deny {}, rule {number}", deny.value.name), line_of(rule));
             }
@@ -58,6 +59,20 @@ pub(super) fn find(rules: &Rules, lines: &Lines, now: u64) -> Vec<Problem> {
         let earlier = rules.bindings.get(..position).unwrap_or_default();
         let messages = of_binding(binding, earlier, now);
         found.extend(messages.into_iter().map(|message| lines.problem(format!("binding {}", binding.name), message)));
+    }
+    found
+}
+
+/// Providers that nobody is called by.
+pub(super) fn unknown_providers(rules: &Rules, lines: &Lines, providers: &[&str]) -> Vec<Problem> {
+    let bindings = rules.bindings.iter().map(|own| (format!("binding {}", own.name), &own.subject));
+    let deny = rules.deny.iter().map(|own| (format!("deny {}", own.name), &own.subject));
+    let mut found = Vec::new();
+    for (place, subject) in bindings.chain(deny) {
+        for name in subject.providers.listed().iter().filter(|name| !providers.contains(&&***name)) {
+            let near = crate::nearest::suggestion(name, providers.iter().copied());
+            found.push(lines.problem(place.clone(), format!("there is no provider {name:?}{near}")));
+        }
     }
     found
 }
@@ -143,9 +158,13 @@ fn words(rules: &Rules, rule: &Rule) -> Vec<String> {
     messages
 }
 
+/// A hub may know more of them.
+const NO_SUCH_LABELS: &str =
+    "no cluster in this file has these labels: without one that has them by its join token it can never decide";
+
 fn unknown_clusters(rules: &Rules, rule: &Rule) -> Vec<String> {
     match &rule.clusters {
-        Names::Only(names) if names.is_empty() => vec!["it can never decide: no cluster has these labels".to_owned()],
+        Names::Only(names) if names.is_empty() => vec![NO_SUCH_LABELS.to_owned()],
         Names::Only(names) if !rules.labels.is_empty() => {
             let is_unknown = |name: &str| ClusterName::parse(name).is_ok_and(|name| !rules.labels.contains_key(&name));
             let unknown = names.iter().filter(|name| is_unknown(name));

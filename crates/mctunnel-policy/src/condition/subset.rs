@@ -1,7 +1,7 @@
 //! The part of CEL that conditions may use, and their types. The engine has no checker of its own; with this one a misspelt variable,
 //! a comparison that can never be true, or a loop in a loop is an error when the policy is read, not a surprise when it decides.
 
-use super::variables::{TIME, VARIABLES};
+use super::variables::{PROTOCOL, TIME, VARIABLES, may_be_absent};
 use crate::nearest::suggestion;
 use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators};
 
@@ -41,21 +41,28 @@ impl Type {
     }
 }
 
-/// Checks a condition; gives whether it asks for the time.
-pub(super) fn check(expression: &IdedExpr) -> Result<bool, String> {
-    let mut checker = Checker { locals: Vec::new(), loops: 0, reads_time: false };
+/// What a condition asks for, of that which others have to know.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Reads {
+    pub(super) time: bool,
+    pub(super) protocol: bool,
+}
+
+/// Checks a condition; gives what it asks for.
+pub(super) fn check(expression: &IdedExpr) -> Result<Reads, String> {
+    let mut checker = Checker { locals: Vec::new(), loops: 0, reads: Reads::default() };
     let of = checker.type_of(expression, 0)?;
     if of != Type::Truth {
         return Err(format!("a condition is true or false, and this is {}", of.told()));
     }
-    Ok(checker.reads_time)
+    Ok(checker.reads)
 }
 
 struct Checker {
     /// Variables of loops, the innermost last.
     locals: Vec<(String, Type)>,
     loops: usize,
-    reads_time: bool,
+    reads: Reads,
 }
 
 type Checked = Result<Type, String>;
@@ -94,7 +101,8 @@ impl Checker {
 
     fn of_variable(&mut self, name: &str) -> Option<Type> {
         let (known, of) = VARIABLES.iter().find(|(known, _)| *known == name)?;
-        self.reads_time |= known.starts_with(TIME);
+        self.reads.time |= known.starts_with(TIME);
+        self.reads.protocol |= *known == PROTOCOL;
         Some(*of)
     }
 
@@ -102,7 +110,11 @@ impl Checker {
         if let Some(name) = dotted(select)
             && let Some(of) = self.of_variable(&name)
         {
-            return if select.test { Err(format!("{name} is always there: has() is for maps")) } else { Ok(of) };
+            return match select.test {
+                false => Ok(of),
+                true if may_be_absent(&name) => Ok(Type::Truth),
+                true => Err(format!("{name} is always there: has() is for maps, request.* and target.*")),
+            };
         }
         if let Expr::Ident(name) = &select.operand.expr
             && !self.is_local(name)

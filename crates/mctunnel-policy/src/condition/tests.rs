@@ -231,7 +231,7 @@ fn many_groups_cost_one_step_each() {
 #[test]
 fn a_panic_of_the_engine_is_an_error() {
     // The engine panics on a node that its parser never makes.
-    let condition = Condition { text: "".into(), expression: IdedExpr::default(), reads_time: false };
+    let condition = Condition { text: "".into(), expression: IdedExpr::default(), reads: Reads::default() };
     assert_eq!(evaluated(&condition, ASKED), Err(ConditionError::Broken));
 }
 

@@ -1,8 +1,9 @@
-//! What a condition can ask about: the variables, their types, and their values for one request. All of them are always there; what a
-//! request does not have is an empty text, list or map.
+//! What a condition can ask about: the variables, their types, and their values for one request. What a request does not have is an
+//! empty text, list or map. What it has and does not tell, because it is about more than one thing or nobody sees what it says, is no
+//! value at all: the condition fails unless its answer is the same whatever the value is, as in `false && request.name == 'a'`.
 
 use super::subset::Type;
-use crate::circumstance::facts::Facts;
+use crate::{circumstance::facts::Facts, doubt::is_untold};
 use cel::{
     common::{
         types::{CelInt, CelList, CelMap, CelMapKey, CelString},
@@ -46,6 +47,14 @@ pub(super) const VARIABLES: &[(&str, Type)] = &[
 /// What all variables about the time begin with.
 pub(super) const TIME: &str = "time.";
 
+/// What clients choose a name of, as far as it is HTTP.
+pub(super) const PROTOCOL: &str = "protocol";
+
+/// Whether `has()` may ask for a variable: a request may have it or not.
+pub(super) fn may_be_absent(variable: &str) -> bool {
+    variable.starts_with("request.") || variable.starts_with("target.")
+}
+
 /// The values of the variables for one request, made when they are asked for.
 #[derive(Debug)]
 pub(super) struct Variables<'a>(pub(super) &'a Facts<'a>);
@@ -53,12 +62,16 @@ pub(super) struct Variables<'a>(pub(super) &'a Facts<'a>);
 impl VariableResolver for Variables<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         let (area, field) = variable.split_once('.').unwrap_or((variable, ""));
+        if is_untold(self.0.access, variable) {
+            return None;
+        }
         match area {
             "user" => self.user(field),
             "cluster" => self.cluster(field),
-            "request" if field == "path" => Some(CowVal::owned(CelString::from(self.path()))),
-            "request" => self.request(field).map(text),
-            "target" => self.target(field),
+            // What `has()` looks into.
+            "request" | "target" if field.is_empty() => Some(self.named(area)),
+            "request" => self.request(field).map(own_text),
+            "target" => self.target(field).map(own_text),
             "protocol" if field.is_empty() => Some(text(self.0.access.protocol.as_str())),
             "source" if field == "ip" => {
                 let source = self.0.source().map(|ip| ip.to_canonical().to_string());
@@ -79,7 +92,7 @@ impl Variables<'_> {
             "provider" => text(user.map_or("", |user| &user.provider)),
             "groups" => list(user.map(|user| &user.groups).into_iter().flatten().map(|group| &**group)),
             "extra" => {
-                let extra = user.map(|user| &user.extra).into_iter().flatten();
+                let extra = user.into_iter().flat_map(|user| user.extra.iter().chain(&user.facts));
                 let entries = extra.map(|(key, values)| (key.as_str(), texts(values.iter().map(String::as_str))));
                 CowVal::owned(CelMap::from(
                     entries
@@ -104,7 +117,26 @@ impl Variables<'_> {
         })
     }
 
-    fn request(&self, field: &str) -> Option<&str> {
+    /// Those variables of an area that the request names, by the last part of their names.
+    fn named<'b>(&'b self, area: &str) -> CowVal<'b, 'b> {
+        let fields = VARIABLES.iter().filter_map(|(variable, _)| variable.strip_prefix(area)?.strip_prefix('.'));
+        let values = fields.filter_map(|field| {
+            let value = if area == "request" { self.request(field)? } else { self.target(field)? };
+            Some((field, value))
+        });
+        let named = values.filter(|(_, value)| !value.is_empty());
+        let entries = named.map(|(field, value)| (word(field), Box::new(CelString::from(value)) as Box<dyn Val + 'b>));
+        CowVal::owned(CelMap::from(entries.collect::<Entries<'b>>()))
+    }
+
+    fn request(&self, field: &str) -> Option<Cow<'_, str>> {
+        if field == "path" {
+            return Some(self.path());
+        }
+        self.part_of_request(field).map(Cow::Borrowed)
+    }
+
+    fn part_of_request(&self, field: &str) -> Option<&str> {
         let action = self.0.access.action;
         let of_resource = |part: fn(&ResourceRequest) -> &str| match action {
             Action::Kube(KubeRequest::Resource(request)) => part(request),
@@ -146,28 +178,25 @@ impl Variables<'_> {
         }
     }
 
-    fn target<'b>(&'b self, field: &str) -> Option<CowVal<'b, 'b>> {
+    fn target(&self, field: &str) -> Option<Cow<'_, str>> {
         let target = &self.0.access.destination.target;
-        let (kind, namespace, service, host, port) = match target {
-            Target::KubeApi => ("kube-apiserver", "", "", String::new(), String::new()),
-            Target::Service(service) => {
-                let port = match &service.port {
-                    ServicePort::Only => String::new(),
-                    ServicePort::Number(number) => number.to_string(),
-                    ServicePort::Name(name) => name.to_string(),
-                };
-                ("service", service.namespace.as_str(), service.name.as_str(), String::new(), port)
-            }
-            Target::Endpoint(endpoint) => ("endpoint", "", "", endpoint.host.to_string(), endpoint.port.to_string()),
-        };
-        Some(match field {
-            "kind" => text(kind),
-            "namespace" => text(namespace),
-            "service" => text(service),
-            "host" => CowVal::owned(CelString::from(host)),
-            "port" => CowVal::owned(CelString::from(port)),
+        let text = match (target, field) {
+            (Target::KubeApi, "kind") => "kube-apiserver",
+            (Target::Service(_), "kind") => "service",
+            (Target::Endpoint(_), "kind") => "endpoint",
+            (Target::Service(service), "namespace") => service.namespace.as_str(),
+            (Target::Service(service), "service") => service.name.as_str(),
+            (Target::Service(service), "port") => match &service.port {
+                ServicePort::Only => "",
+                ServicePort::Number(number) => return Some(Cow::Owned(number.to_string())),
+                ServicePort::Name(name) => name.as_str(),
+            },
+            (Target::Endpoint(endpoint), "host") => return Some(Cow::Owned(endpoint.host.to_string())),
+            (Target::Endpoint(endpoint), "port") => return Some(Cow::Owned(endpoint.port.to_string())),
+            (_, "namespace" | "service" | "host" | "port") => "",
             _ => return None,
-        })
+        };
+        Some(Cow::Borrowed(text))
     }
 
     fn time<'b>(&'b self, field: &str) -> Option<CowVal<'b, 'b>> {
@@ -183,6 +212,10 @@ impl Variables<'_> {
 }
 
 fn text<'b>(value: &'b str) -> CowVal<'b, 'b> {
+    CowVal::owned(CelString::from(value))
+}
+
+fn own_text<'b>(value: Cow<'b, str>) -> CowVal<'b, 'b> {
     CowVal::owned(CelString::from(value))
 }
 

@@ -1,6 +1,6 @@
 //! What a check finds: mistakes, and rules that can never decide.
 
-use mctunnel_policy::{Severity, check};
+use mctunnel_policy::{Severity, check, check_with_providers};
 
 fn text(rules: &str, bindings: &str, deny: &str) -> String {
     format!(
@@ -54,7 +54,8 @@ fn rules_that_can_never_decide_are_found_with_their_line() {
             RULE.replace("clusters: [c1]", "clusterLabels: {env: prod}"),
             BINDING.to_owned(),
             "",
-            "warning: line 6: role r, rule 1: it can never decide: no cluster has these labels",
+            "warning: line 6: role r, rule 1: no cluster in this file has these labels: without one that has them by its \
+             join token it can never decide",
         ),
         (
             RULE.replace("[c1]", "[c2]"),
@@ -92,6 +93,23 @@ fn rules_that_can_never_decide_are_found_with_their_line() {
         let text = text(&rules, &bindings, deny);
         assert_eq!(findings(&text), [told], "{text}");
     }
+}
+
+#[test]
+fn providers_that_are_not_there_are_found() {
+    let deny = "{name: d, users: [bob], providers: [nowhere, corp], rules: [{clusters: ['*'], nonResourcePaths: ['*'], verbs: ['*']}]}";
+    let text = text(RULE, &BINDING.replace("['*']}", "[crop]}"), deny);
+    let found =
+        |providers: &[&str]| check_with_providers(&text, providers).iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(
+        found(&["keys", "corp"]),
+        [
+            "warning: line 8: binding b: there is no provider \"crop\"; did you mean corp?",
+            "warning: line 9: deny d: there is no provider \"nowhere\"",
+        ]
+    );
+    assert_eq!(found(&["crop", "corp", "nowhere"]), [] as [&str; 0]);
+    assert_eq!(findings(&text), [] as [&str; 0], "without a list nothing is known of them");
 }
 
 #[test]

@@ -61,6 +61,11 @@ const CONDITIONS: &[&str] = &[
     "request.kind == 'resource' && request.verb in ['get', 'list']",
     "time.weekday <= 5 && time.hour >= 8",
     "!(request.namespace == 'kube-system')",
+    "request.namespace == 'kube-system'",
+    "has(request.namespace) && request.namespace == 'kube-system'",
+    "request.resource == 'secrets' && request.name == 'a'",
+    "request.path == '/a'",
+    "protocol == 'grpc'",
 ];
 const TIMES: &[&str] = &[
     "2026-11-16T07:59:00Z",
@@ -257,7 +262,7 @@ pub(crate) fn request(random: &mut Random) -> Value {
                 "/metrics",
                 "/x",
             ];
-            ("kube", json!({"method": method, "path": random.pick(&paths)}))
+            ("kube", json!({"method": method, "path": random.pick(&paths), "upgrade": random.chance(20)}))
         }
         9 | 10 => {
             let targets = [
@@ -310,13 +315,13 @@ fn about_an_object(random: &mut Random) -> Value {
         path.push_str(&format!("/{}", random.pick(&["a", "b", "kube-system"])));
         // What follows the name of a namespace is inside of it.
         if resource != "namespaces" && random.chance(40) {
-            let below = ["log", "exec", "attach", "portforward", "proxy", "scale", "status", "token"];
+            let below = ["log", "exec", "attach", "portforward", "proxy", "scale", "status", "token", "console"];
             path.push_str(&format!("/{}", random.pick(&below)));
         }
     } else if random.chance(20) {
         path.push_str("?watch=true");
     }
-    json!({"method": method, "path": path})
+    json!({"method": method, "path": path, "upgrade": random.chance(15)})
 }
 
 // === Asking ===
@@ -336,7 +341,8 @@ pub(crate) fn ask(policy: &mctunnel_policy::Policy, request: &Value) -> Decision
     };
     let (target, action, protocol) = if let Some(kube) = request.get("kube") {
         let (method, path) = (text(&kube["method"]), text(&kube["path"]));
-        (Target::KubeApi, Action::of_http(&Target::KubeApi, &method, &path).expect("a good target"), Protocol::http())
+        let read = if kube["upgrade"] == json!(true) { Action::of_upgrade } else { Action::of_http };
+        (Target::KubeApi, read(&Target::KubeApi, &method, &path).expect("a good target"), Protocol::http())
     } else if let Some(http) = request.get("http") {
         let target = target(&text(&http["target"]));
         let action = Action::of_http(&target, &text(&http["method"]), &text(&http["path"])).expect("a good target");

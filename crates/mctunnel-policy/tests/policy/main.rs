@@ -13,6 +13,7 @@
 mod check;
 mod decide;
 mod documents;
+mod doubt;
 mod expectation;
 mod generate;
 mod oracle;

@@ -9,6 +9,7 @@ fn rules() -> ClaimRules {
         other_audiences: vec!["account".to_owned()],
         user: "email".to_owned(),
         groups: Some("groups".to_owned()),
+        facts: BTreeMap::new(),
         required: BTreeMap::new(),
         names: NameRules::default(),
     }
@@ -147,4 +148,51 @@ fn the_id_of_a_token_is_short_and_plain_or_none() {
         let id = rules().user(&claims(&json!({"jti": jti.clone()}))).unwrap().token_id;
         assert_eq!(id.as_deref(), jti.as_str().filter(|_| is_id), "{jti}");
     }
+}
+
+#[test]
+fn claims_that_policy_asks_for_are_facts() {
+    let facts =
+        BTreeMap::from([("team".to_owned(), "department".to_owned()), ("area".to_owned(), "org.areas".to_owned())]);
+    let asked = ClaimRules { facts, ..rules() };
+    let found = |changes: Value| asked.user(&claims(&changes)).map(|claimed| format!("{:?}", claimed.facts));
+    for (changes, expected) in [
+        (json!({}), "{}"),
+        (json!({"department": "red"}), r#"{"team": ["red"]}"#),
+        (
+            json!({"department": ["red", "blue"], "org.areas": [], "team": "green"}),
+            r#"{"area": [], "team": ["red", "blue"]}"#,
+        ),
+        (json!({"department": vec!["x".repeat(256); 64]}), ""),
+    ] {
+        let found = found(changes).unwrap();
+        assert!(expected.is_empty() || found == expected, "{found}");
+    }
+    for bad in [
+        json!(1),
+        json!(true),
+        json!({"a": "b"}),
+        json!(["a", 1]),
+        json!("x".repeat(257)),
+        json!("a\nb"),
+        json!(vec!["x"; 65]),
+        json!([["a"]]),
+    ] {
+        assert!(found(json!({"department": bad.clone()})).is_err(), "{bad}");
+    }
+    for (name, claim, is_good) in [
+        ("team", "t", true),
+        ("team_1", "https://example.com/team", true),
+        ("", "t", false),
+        ("1team", "t", false),
+        ("Team", "t", false),
+        ("a-b", "t", false),
+        ("team", "", false),
+    ] {
+        let rules = ClaimRules { facts: BTreeMap::from([(name.to_owned(), claim.to_owned())]), ..rules() };
+        assert_eq!(rules.problem_of_facts().is_none(), is_good, "{name} {claim}");
+    }
+    let many = |count: u32| (0..count).map(|n| (format!("f{n}"), "t".to_owned())).collect();
+    assert!(ClaimRules { facts: many(16), ..rules() }.problem_of_facts().is_none());
+    assert!(ClaimRules { facts: many(17), ..rules() }.problem_of_facts().is_some());
 }
