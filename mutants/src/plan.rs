@@ -54,8 +54,14 @@ const PLAN: &[Part] = &[
     Part {
         name: "identity",
         package: "mctunnel-agent",
-        files: &["service_proxy/impersonate.rs", "service_proxy/listed.rs"],
-        tests: &[("mctunnel-agent", "lib")],
+        files: &[
+            "service_proxy/forged.rs",
+            "service_proxy/forward.rs",
+            "service_proxy/impersonate.rs",
+            "service_proxy/listed.rs",
+            "service_proxy/serve.rs",
+        ],
+        tests: &[("mctunnel-agent", "lib"), ("mctunnel-agent", "own_rules")],
     },
     Part {
         name: "allow",
@@ -100,6 +106,7 @@ const PLAN: &[Part] = &[
             "condition.rs",
             "condition/subset.rs",
             "condition/variables.rs",
+            "doubt.rs",
             "names.rs",
             "policy.rs",
             "quota.rs",

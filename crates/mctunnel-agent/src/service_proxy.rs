@@ -3,6 +3,7 @@
 //! ```text
 //! service_proxy/serve.rs    a stream: 6 authorise  7 locate, dial  8 join  9 pass the exchange
 //! service_proxy/forward.rs  step 9: the request to the target, its answer back
+//! service_proxy/forged.rs   what a request's head may not say
 //! service_proxy/bodies.rs   what the two carry
 //! service_proxy/listed.rs   when an open stream's service leaves the list
 //! service_proxy/pool.rs     connections to targets that are kept for the next exchange
@@ -13,6 +14,7 @@
 
 mod bodies;
 mod connection;
+mod forged;
 mod forward;
 mod impersonate;
 mod listed;

@@ -158,8 +158,8 @@ async fn serve(listener: TcpListener, answers: Answers) -> Seen {
         Answers::Tls(config) => {
             if let Ok(mut tls) = TlsAcceptor::from(config).accept(io).await {
                 let mut first = vec![0; 4096];
-                // What an agent would say first; it says nothing more until it is answered.
-                let read = timeout(Duration::from_millis(500), tls.read(&mut first)).await;
+                // What an agent would say first; it says nothing more until it is answered. One that says nothing hangs up at once.
+                let read = timeout(LIMIT, tls.read(&mut first)).await;
                 first.truncate(read.map_or(0, Result::unwrap_or_default));
                 seen.application = first;
                 seen.client_certificates = tls.get_ref().1.peer_certificates().map_or(0, <[_]>::len);

@@ -1,13 +1,20 @@
 //! A hub with a good certificate that asks for what the agent must not give, frame by frame: the agent keeps to rules of its own.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, in its helpers too")]
 
+#[path = "own_rules/backend.rs"]
+#[cfg(test)]
+mod backend;
 #[path = "bad_hub/by_hand.rs"]
 #[cfg(test)]
 mod by_hand;
 #[path = "bad_hub/fake_hub.rs"]
 #[cfg(test)]
 mod fake_hub;
+#[path = "own_rules/identity.rs"]
+#[cfg(test)]
+mod identity;
 
+use backend::Backend;
 use by_hand::{Hub, encoded};
 use bytes::Bytes;
 use fake_hub::FakeHub;
@@ -24,7 +31,6 @@ use mctunnel_core::{
 use mctunnel_http::{BodyKind, RequestHead};
 use mctunnel_mux::{Frame, Open, OpenUser, RefuseCode, StreamId, User};
 use mctunnel_tunnel::Link;
-use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     future::poll_fn,
@@ -36,8 +42,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::{mpsc, watch},
     task::JoinSet,
     time::timeout,
@@ -85,61 +90,6 @@ impl Observe for Down {
     }
 }
 
-// === the target ===
-
-/// What the kube-apiserver and all services are.
-#[derive(Clone)]
-struct Backend {
-    /// The head of each request, in lower case.
-    heads: Arc<Mutex<Vec<String>>>,
-    dialled: Arc<AtomicUsize>,
-    /// Makes each answer that is held open a piece longer.
-    more: watch::Sender<()>,
-    /// How upgraded connections end; `None` is a clean end.
-    ends: mpsc::Sender<Option<ErrorKind>>,
-}
-
-impl Backend {
-    async fn serve(self, listener: TcpListener) {
-        let mut visitors = JoinSet::new();
-        while let Ok((socket, _)) = listener.accept().await {
-            self.dialled.fetch_add(1, Ordering::SeqCst);
-            let backend = self.clone();
-            visitors.spawn(async move { backend.answer(socket).await });
-        }
-    }
-
-    /// One answer for each connection.
-    async fn answer(self, mut socket: TcpStream) {
-        let mut more = self.more.subscribe();
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let Ok(byte) = socket.read_u8().await else { return };
-            head.push(byte);
-        }
-        let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
-        self.heads.lock().push(head.clone());
-        // Whoever went away needs no answer.
-        if head.starts_with("get /held ") {
-            let mut sent =
-                socket.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n").await;
-            while sent.is_ok() && more.changed().await.is_ok() {
-                sent = socket.write_all(b"4\r\nmore\r\n").await;
-            }
-        } else if head.starts_with("get /silent ") {
-            let _ = socket.read_u8().await;
-        } else if head.starts_with("get /shell ") {
-            let _ = socket
-                .write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: shell\r\n\r\n$ ")
-                .await;
-            let end = socket.read_u8().await.err().map(|error| error.kind());
-            let _ = self.ends.send(end.filter(|kind| *kind != ErrorKind::UnexpectedEof)).await;
-        } else {
-            let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").await;
-        }
-    }
-}
-
 // === the stage ===
 
 /// How a stream ended at the hub.
@@ -177,7 +127,8 @@ impl Stage {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (more, (tell, ends)) = (watch::Sender::new(()), mpsc::channel(8));
-        let backend = Backend { heads: Arc::default(), dialled: Arc::default(), more, ends: tell };
+        let (heads, trailers, dialled) = (Arc::default(), Arc::default(), Arc::default());
+        let backend = Backend { heads, trailers, dialled, more, ends: tell };
         tasks.spawn(backend.clone().serve(listener));
         let pinned = PinnedTargets::new()
             .pin_kube_api(&format!("http://{address}"), None)
@@ -203,12 +154,6 @@ impl Stage {
 
     /// Opens a stream, with a GET right behind it.
     async fn open(&mut self, protocol: Protocol, target: Target, user: Option<&User>, path: &'static str) -> StreamId {
-        self.streams += 1;
-        let stream = StreamId::from(self.streams * 2);
-        let destination = Destination { cluster: ClusterName::parse("c1").unwrap(), target };
-        let headers = routing::headers_for(&protocol, &destination);
-        let user = user.map(|user| Arc::new(OpenUser::new(user.clone())));
-        let open = Frame::Open(stream, 1 << 20, Open { headers, user, ..Open::default() });
         let upgrade = path == "/shell";
         let mut fields = HeaderMap::new();
         if upgrade {
@@ -222,7 +167,26 @@ impl Stage {
             body: BodyKind::None,
             upgrade,
         };
-        let data = Frame::Data { stream, fin: !upgrade, payload: head.encode() };
+        self.open_with(protocol, target, user, &head, b"").await
+    }
+
+    /// The same, with this head, and this behind it.
+    async fn open_with(
+        &mut self,
+        protocol: Protocol,
+        target: Target,
+        user: Option<&User>,
+        head: &RequestHead,
+        body: &[u8],
+    ) -> StreamId {
+        self.streams += 1;
+        let stream = StreamId::from(self.streams * 2);
+        let destination = Destination { cluster: ClusterName::parse("c1").unwrap(), target };
+        let headers = routing::headers_for(&protocol, &destination);
+        let user = user.map(|user| Arc::new(OpenUser::new(user.clone())));
+        let open = Frame::Open(stream, 1 << 20, Open { headers, user, ..Open::default() });
+        let payload = Bytes::from([&head.encode()[..], body].concat());
+        let data = Frame::Data { stream, fin: !head.upgrade, payload };
         let pushed = timeout(LIMIT, self.hub.push(encoded(&[open, data]))).await;
         assert!(pushed.expect("the agent takes it"), "the tunnel is up");
         stream

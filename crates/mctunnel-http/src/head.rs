@@ -58,7 +58,8 @@ pub struct RequestHead {
     pub path: PathAndQuery,
     /// What the client called the target; may be empty.
     pub authority: Bytes,
-    /// End-to-end fields.
+    /// End-to-end fields. The agent refuses heads with others: `Connection` and what belongs to it, `Host`, names of an identity, and a
+    /// length that is not the body's.
     pub fields: HeaderMap,
     /// How the body's end is told.
     pub body: BodyKind,

@@ -3,6 +3,7 @@
 use super::{
     Speak,
     connection::TargetBody,
+    forged::forged_trailer,
     pool::{LongRequest, Sharing},
 };
 use bytes::Bytes;
@@ -49,7 +50,13 @@ impl Body for RequestBody {
         let this = self.get_mut();
         let Some(body) = &mut this.body else { return Poll::Ready(None) };
         let frame = ready!(Pin::new(body).poll_frame(cx));
-        let frame = frame.map(|frame| frame.map_err(|_| h2::Error::from(h2::Reason::CANCEL)));
+        let mut frame = frame.map(|frame| frame.map_err(|_| h2::Error::from(h2::Reason::CANCEL)));
+        if let Some(Ok(sent)) = &frame
+            && sent.trailers_ref().is_some_and(|trailers| forged_trailer(trailers).is_some())
+        {
+            // Held to the rules for heads, as at the gateway.
+            frame = Some(Err(h2::Reason::PROTOCOL_ERROR.into()));
+        }
         if let (Some(Ok(frame)), Some(sent)) = (&frame, &this.sent) {
             let bytes = u64::try_from(frame.data_ref().map_or(0, Bytes::len)).unwrap_or(u64::MAX);
             let sent = sent.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);

@@ -7,7 +7,7 @@ mod tests;
 use super::{
     ServiceProxy, Speak,
     bodies::{AnswerBody, RequestBody},
-    impersonate::names_a_user,
+    forged::forged,
     listed::unlisted,
     pool::Taken,
     serve::Reached,
@@ -64,8 +64,9 @@ pub(super) async fn forward(
         Ok(head) => head,
         Err(error) => return Passed::broken(&error),
     };
-    if let Some(name) = forged(&head) {
-        return fail(writer, RefuseCode::BadRequest, format!("the field {name} may not come from outside")).await;
+    // First of all: what is written below is written into a head that has nothing of the kind.
+    if let Some(reason) = forged(&head) {
+        return fail(writer, RefuseCode::BadRequest, reason).await;
     }
     let upgrade = head.upgrade;
     if upgrade && speak == Speak::Http2 {
@@ -108,12 +109,6 @@ enum Unanswered {
     Failed(Failure),
     ClientGone,
     Unlisted(String),
-}
-
-/// A field that says who the client is. Only the agent itself may write one, and it does so from a typed identity.
-fn forged(head: &RequestHead) -> Option<&str> {
-    let names = head.fields.keys().map(http::HeaderName::as_str);
-    names.into_iter().find(|name| names_a_user(name))
 }
 
 /// The request as the target is to see it.

@@ -67,7 +67,13 @@ impl Impersonate {
     }
 
     /// Step 9: writes the agent's credential and the user into a request that is otherwise complete.
+    ///
+    /// What `Connection` names is taken off behind this, by HTTP/2 on its way out and by whatever stands in between. So a request that
+    /// has a `Connection` of another's making is not one into which a user can be written: without the user it would be the agent's own.
     pub(super) fn write(&self, speaker: &Speaker, fields: &mut HeaderMap) -> Result<(), String> {
+        if fields.get_all(header::CONNECTION).iter().any(|named| named != "upgrade") {
+            return Err("the request's Connection is not the agent's".to_owned());
+        }
         let token = self.token.token()?;
         let mut bearer = HeaderValue::from_str(&format!("Bearer {}", token.expose()))
             .map_err(|_| "the agent's own token is not one line of text")?;
@@ -86,7 +92,13 @@ impl Impersonate {
 
 /// Whether a field says who somebody is. By prefix: a list would miss the next one.
 pub(super) fn names_a_user(name: &str) -> bool {
-    name.starts_with("impersonate-") || name.starts_with("x-remote-")
+    begins(name, "impersonate-") || begins(name, "x-remote-")
+}
+
+/// Whether the name of a field begins like this. Servers that know fields as environment variables cannot tell '_' from '-'.
+pub(super) fn begins(name: &str, prefix: &str) -> bool {
+    let is_same = |(one, other): (u8, u8)| one == other || (one == b'_' && other == b'-');
+    name.len() >= prefix.len() && name.bytes().zip(prefix.bytes()).all(is_same)
 }
 
 /// The fields that tell a kube-apiserver whom a request is for.
