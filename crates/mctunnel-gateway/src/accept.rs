@@ -16,7 +16,7 @@ pub(crate) async fn accept_clients<A: HubAdapter>(
 ) {
     mctunnel_core::keepalive::prepare_listener(&listener);
     let mut stopping = std::pin::pin!(shutdown.cancelled());
-    let mut pace = Pace::default();
+    let (mut pace, mut greedy) = (Pace::default(), Mentions::default());
     loop {
         let accepted = tokio::select! {
             biased;
@@ -26,7 +26,7 @@ pub(crate) async fn accept_clients<A: HubAdapter>(
         match accepted {
             Ok((socket, peer)) => {
                 pace.wait = Duration::ZERO;
-                admit(adapter, connections, Client { socket, peer, stopping: shutdown.clone() });
+                admit(adapter, connections, Client { socket, peer, stopping: shutdown.clone() }, &mut greedy);
             }
             Err(error) if is_the_clients_fault(&error) => {}
             Err(error) => {
@@ -41,7 +41,7 @@ pub(crate) async fn accept_clients<A: HubAdapter>(
             }
         }
     }
-    accept_queued(adapter, connections, listener, shutdown).await;
+    accept_queued(adapter, connections, listener, shutdown, &mut greedy).await;
 }
 
 /// Serves the clients the system has already accepted for us, then closes the listener.
@@ -52,6 +52,7 @@ async fn accept_queued<A: HubAdapter>(
     connections: &Connections,
     listener: TcpListener,
     shutdown: &CancellationToken,
+    greedy: &mut Mentions,
 ) {
     let Ok(listener) = listener.into_std() else {
         return;
@@ -60,7 +61,7 @@ async fn accept_queued<A: HubAdapter>(
         match listener.accept() {
             Ok((socket, peer)) => {
                 if let Ok(socket) = socket.set_nonblocking(true).and_then(|()| TcpStream::from_std(socket)) {
-                    admit(adapter, connections, Client { socket, peer, stopping: shutdown.clone() });
+                    admit(adapter, connections, Client { socket, peer, stopping: shutdown.clone() }, greedy);
                 }
             }
             Err(error) if is_the_clients_fault(&error) => {}
@@ -76,14 +77,23 @@ async fn accept_queued<A: HubAdapter>(
 /// More than a listen queue holds; clients that keep coming do not keep a stopping gateway alive.
 const MOST_QUEUED: u32 = 65_536;
 
-fn admit<A: HubAdapter>(adapter: &Arc<A>, connections: &Connections, client: Client) {
+fn admit<A: HubAdapter>(adapter: &Arc<A>, connections: &Connections, client: Client, greedy: &mut Mentions) {
     mctunnel_core::keepalive::prepare_accepted(&client.socket);
     let count = connections.count();
     let limit = adapter.max_clients();
     if count < limit {
-        connections.spawn(Arc::clone(adapter).serve(client));
+        match connections.shares().take(client.peer.ip(), limit - count) {
+            Some(share) => connections.spawn(Arc::clone(adapter).serve(client), Some(share)),
+            // Told so, its clients would still hold the places that are left for others.
+            None => {
+                if let Some(times) = greedy.happened(Instant::now()) {
+                    let source = client.peer.ip();
+                    tracing::warn!(%source, times, limit, "a source has most of the places for clients, and gets no more");
+                }
+            }
+        }
     } else if count < limit.saturating_add(MOST_TURNED_AWAY) {
-        connections.spawn(Arc::clone(adapter).turn_away(client));
+        connections.spawn(Arc::clone(adapter).turn_away(client), None);
     }
     // Above that, the socket is closed without a word: an answer would cost what there is no room for.
 }
@@ -103,23 +113,37 @@ fn is_the_clients_fault(error: &io::Error) -> bool {
 #[derive(Debug, Default)]
 struct Pace {
     wait: Duration,
-    mentioned: Option<Instant>,
-    unmentioned: u64,
+    mentions: Mentions,
 }
 
 impl Pace {
     const SHORTEST: Duration = Duration::from_millis(10);
     const LONGEST: Duration = Duration::from_millis(100);
-    const MENTION_EVERY: Duration = Duration::from_secs(1);
 
     /// Takes note of an error; gives how many there were since the last one mentioned, when it is time to mention them.
     fn failed(&mut self, now: Instant) -> Option<u64> {
         self.wait = (self.wait * 2).clamp(Self::SHORTEST, Self::LONGEST);
+        self.mentions.happened(now)
+    }
+}
+
+/// When to mention what may happen thousands of times a second.
+#[derive(Debug, Default)]
+struct Mentions {
+    last: Option<Instant>,
+    unmentioned: u64,
+}
+
+impl Mentions {
+    const EVERY: Duration = Duration::from_secs(1);
+
+    /// Takes note of it; gives how often it happened since it was last mentioned, when it is time to mention it.
+    fn happened(&mut self, now: Instant) -> Option<u64> {
         self.unmentioned += 1;
-        if self.mentioned.is_some_and(|last| now.duration_since(last) < Self::MENTION_EVERY) {
+        if self.last.is_some_and(|last| now.duration_since(last) < Self::EVERY) {
             return None;
         }
-        self.mentioned = Some(now);
+        self.last = Some(now);
         Some(std::mem::take(&mut self.unmentioned))
     }
 }

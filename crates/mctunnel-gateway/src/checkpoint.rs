@@ -18,7 +18,7 @@ use mctunnel_core::{
     Unaudited, Unauthenticated, Unlimited,
 };
 use permit::{Extent, Permits};
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 /// Who a client is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +86,19 @@ impl Checkpoint {
 
     /// Takes a place in the record; without one the request is not served.
     pub fn record(&self, gateway: &'static str, request_id: &str) -> Result<Recording, AuditFull> {
-        Ok(Recording::new(self.audit.begin()?, gateway, request_id))
+        self.record_from(gateway, request_id, None)
+    }
+
+    /// The same for a client at this address, which may have a share of the places and no more.
+    pub fn record_from(
+        &self,
+        gateway: &'static str,
+        request_id: &str,
+        source: Option<IpAddr>,
+    ) -> Result<Recording, AuditFull> {
+        let recording = Recording::new(self.audit.begin_from(source)?, gateway, request_id);
+        source.into_iter().for_each(|source| recording.came_from(source));
+        Ok(recording)
     }
 
     /// Step 1.
@@ -103,20 +115,37 @@ impl Checkpoint {
 
     /// Step 3. What is allowed gets a permit, to be held as long as what is opened with it lives.
     pub fn admit(&self, admitted: Admitted, recording: &Recording) -> Result<Permit, Decision> {
-        self.admit_as(Extent::Whole, admitted, recording)
+        self.admit_as(Extent::Whole, admitted, recording, None)
     }
 
     /// The same for an answer that is decided object by object: some of what is asked about may be allowed. What may not be seen is
     /// left out by whoever answers, who asks [`Checkpoint::would_allow`].
     pub fn admit_some(&self, admitted: Admitted, recording: &Recording) -> Result<Permit, Decision> {
-        self.admit_as(Extent::Part, admitted, recording)
+        self.admit_as(Extent::Part, admitted, recording, None)
     }
 
-    fn admit_as(&self, extent: Extent, admitted: Admitted, recording: &Recording) -> Result<Permit, Decision> {
+    /// The same for who has its place already, from [`Checkpoint::within_limits`], and takes no second one.
+    pub(crate) fn admit_some_at(
+        &self,
+        place: Box<dyn Place>,
+        admitted: Admitted,
+        recording: &Recording,
+    ) -> Result<Permit, Decision> {
+        self.admit_as(Extent::Part, admitted, recording, Some(place))
+    }
+
+    fn admit_as(
+        &self,
+        extent: Extent,
+        admitted: Admitted,
+        recording: &Recording,
+        taken: Option<Box<dyn Place>>,
+    ) -> Result<Permit, Decision> {
         // Looked at first: rules that change while we decide make the permit one of the old rules.
         let generations = self.permits.generations();
         let decision = self.permits.decide(&admitted, extent, generations);
-        let place = if decision.is_allowed() { self.limit.take(&admitted.access()) } else { Err(decision.clone()) };
+        let take = || taken.map_or_else(|| self.limit.take(&admitted.access()), Ok);
+        let place = if decision.is_allowed() { take() } else { Err(decision.clone()) };
         recording.decided(&admitted, place.as_ref().err().unwrap_or(&decision));
         Ok(self.permits.issue((admitted, extent), generations, place?, recording))
     }

@@ -1,5 +1,6 @@
 //! The tasks of a gateway's connections: counted, waited for, cut. It does not know what they do.
 
+use crate::shares::{Share, Shares};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
@@ -17,17 +18,23 @@ pub(crate) struct Connections {
     tracker: TaskTracker,
     next: AtomicU64,
     handles: Arc<Handles>,
+    shares: Shares,
 }
 
 /// By number; `None` while the task is being spawned.
 type Handles = Mutex<BTreeMap<u64, Option<AbortHandle>>>;
 
 impl Connections {
-    /// Runs a connection in its own task.
-    pub(crate) fn spawn(&self, connection: impl Future<Output = ()> + Send + 'static) {
+    /// By where they come from.
+    pub(crate) fn shares(&self) -> &Shares {
+        &self.shares
+    }
+
+    /// Runs a connection in its own task. What it has of the gateway's places is given back when that is over.
+    pub(crate) fn spawn(&self, connection: impl Future<Output = ()> + Send + 'static, share: Option<Share>) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.handles.lock().insert(number, None);
-        let entry = Entry { handles: Arc::clone(&self.handles), number };
+        let entry = Entry { handles: Arc::clone(&self.handles), number, _share: share };
         // Boxed: the runtime moves a task several times while it starts and once more when it ends.
         let connection = Box::pin(connection);
         let task = self.tracker.spawn(async move {
@@ -63,6 +70,7 @@ impl Connections {
 struct Entry {
     handles: Arc<Handles>,
     number: u64,
+    _share: Option<Share>,
 }
 
 impl Drop for Entry {

@@ -7,7 +7,8 @@
 //! http/own_pages.rs requests for the gateway itself, below `/-/`, in place of steps 2 to 5
 //! http/page.rs      what such a request is answered with: at once, or piece by piece
 //! http/exchange.rs  steps 4 and 5
-//! http/cookies.rs   what services may set in the one origin that they share
+//! http/own_paths.rs what of the one origin that all targets share is whose
+//! http/cookies.rs   cookies stay there
 //! http/h2_idle.rs   when a client of HTTP/2 has nothing under way
 //! http/upgrade.rs   step 5 for WebSocket and SPDY: plain bytes
 //! http/forward.rs   steps 4 and 5 alone, for programs with a server and a routing rule of their own
@@ -28,6 +29,7 @@ mod guard;
 mod h2_idle;
 mod h2_tasks;
 mod own_pages;
+mod own_paths;
 mod page;
 mod redirect;
 mod route;
@@ -58,7 +60,7 @@ pub struct HttpAdapter<O: Open> {
     guard: SharedGuard,
     tls: Option<SharedTls>,
     checkpoint: Checkpoint,
-    own_pages: Option<Arc<dyn OwnPages>>,
+    own_pages: Option<own_pages::Served>,
     /// The names under which browsers without a token are served, beside addresses and `localhost`; any if there is no such list.
     hosts: Option<BTreeSet<String>>,
 }
@@ -106,7 +108,7 @@ impl<O: Open> HttpAdapter<O> {
     /// Has requests below `/-/`, which is no cluster's name, answered here.
     #[must_use]
     pub fn own_pages(mut self, pages: Arc<dyn OwnPages>) -> Self {
-        self.own_pages = Some(pages);
+        self.own_pages = Some(own_pages::Served::new(pages));
         self
     }
 

@@ -38,6 +38,7 @@ mod connect;
 mod connections;
 mod meter;
 mod open_stream;
+mod shares;
 mod sni;
 mod tls;
 

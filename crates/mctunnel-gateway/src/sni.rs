@@ -4,16 +4,16 @@
 mod hello;
 
 use crate::{
-    Admitted, Checkpoint, Client, HubAdapter, Permit, Recording,
+    Admitted, Checkpoint, Client, HubAdapter, Identified, Permit, Recording,
     meter::{Account, Metered},
     open_stream::{Held, OpenStream},
 };
 use hello::{BadHello, Hello, read_hello};
 use mctunnel_core::{
-    Action, AuditFull, ClusterName, Destination, ErrorCode, Happening, Identity, Open, OpenRequest, Protocol, Target,
-    observe::SharedObserver, splice::splice,
+    Action, AuditFull, ClusterName, Destination, ErrorCode, Evidence, Happening, Open, OpenRequest, Protocol, Target,
+    Unauthenticated, observe::SharedObserver, splice::splice,
 };
-use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::TcpStream,
     time::{Instant, timeout},
@@ -64,27 +64,28 @@ impl<O: Open> SniAdapter<O> {
         Self { opener, config, observer, checkpoint: Checkpoint::default() }
     }
 
-    /// Has every client pass this checkpoint. What a client is to the kube-apiserver is between the two of them; here it is
-    /// anonymous, and policy decides whether anonymous clients may have plain bytes to a cluster's kube-apiserver.
+    /// Has every client pass this checkpoint. What a client shows is between it and the kube-apiserver; here it has shown nothing. So
+    /// it is for the authenticator to say whether such clients come in at all, as on every other way in, and for policy whether they
+    /// may have plain bytes to a cluster's kube-apiserver.
     #[must_use]
     pub fn checkpoint(mut self, checkpoint: Checkpoint) -> Self {
-        self.checkpoint = checkpoint.asking_nobody();
+        self.checkpoint = checkpoint;
         self
     }
 
-    /// Steps 2 to 4. There is no way to tell a TLS client why not: it is closed, and the reason is in the log.
+    /// Steps 1 to 4. There is no way to tell a TLS client why not: it is closed, and the reason is in the log.
     async fn establish(
         &self,
         socket: &mut TcpStream,
-        peer: IpAddr,
+        peer: SocketAddr,
     ) -> Result<(Metered<O::Stream>, OpenStream), Refused> {
         let hello = timeout(self.config.hello_timeout, read_hello(socket)).await.unwrap_or(Err(BadHello::Slow));
         if hello.as_ref().is_err_and(|bad| *bad == BadHello::Gone) {
             // Whoever says nothing takes no place in the record, and leaves none.
             return Err(BadHello::Gone.into());
         }
-        let recording = self.checkpoint.record("sni", &format!("{:032x}", rand::random::<u128>()))?;
-        recording.came_from(peer);
+        let recording =
+            self.checkpoint.record_from("sni", &format!("{:032x}", rand::random::<u128>()), Some(peer.ip()))?;
         let opened = match hello {
             Ok(hello) => self.open(hello, peer, &recording).await,
             Err(bad) => Err(bad.into()),
@@ -98,18 +99,20 @@ impl<O: Open> SniAdapter<O> {
     async fn open(
         &self,
         hello: Hello,
-        peer: IpAddr,
+        peer: SocketAddr,
         recording: &Recording,
     ) -> Result<(Metered<O::Stream>, OpenStream), Refused> {
         let cluster = self.cluster_of(&hello.name).ok_or(BadHello::OtherName)?;
         let destination = Destination { cluster: cluster.clone(), target: Target::KubeApi };
-        let permit = self.admit(&destination, peer, recording)?;
+        recording.routed(&destination);
+        let permit = self.admit(&destination, peer, recording).await?;
         let asked = Instant::now();
         let first = hello.bytes.len();
         let mut request = OpenRequest::new(destination);
         request.timeout = self.config.open_timeout;
         request.wait_for_tunnel = self.config.wait_for_tunnel;
         request.first_bytes = hello.bytes;
+        request.identity = permit.admitted().identity.clone();
         let stream = self.opener.open(request).await.map_err(|error| Refused {
             cluster: (error.code() != mctunnel_core::OpenError::UnknownCluster.code()).then(|| cluster.clone()),
             code: error.code(),
@@ -126,17 +129,24 @@ impl<O: Open> SniAdapter<O> {
         Ok((Metered::new(stream, open.account(), first), open))
     }
 
-    /// Step 3.
-    fn admit(&self, destination: &Destination, peer: IpAddr, recording: &Recording) -> Result<Permit, Refused> {
+    /// Steps 1 and 3.
+    async fn admit(
+        &self,
+        destination: &Destination,
+        peer: SocketAddr,
+        recording: &Recording,
+    ) -> Result<Permit, Refused> {
+        let evidence = Evidence { peer: Some(peer), ..Evidence::default() };
+        let Identified { identity, as_of } = self.checkpoint.identify(&evidence).await?;
+        recording.identified(&identity);
         let admitted = Admitted {
-            identity: Identity::Anonymous,
-            as_of: self.checkpoint.as_of(),
+            identity,
+            as_of,
             destination: destination.clone(),
             action: Action::Bytes,
             protocol: Protocol::tcp(),
-            source: Some(peer),
+            source: Some(peer.ip()),
         };
-        recording.identified(&admitted.identity);
         self.checkpoint.admit(admitted, recording).map_err(|decision| Refused {
             cluster: None,
             code: ErrorCode { code: "MCT-SNI-DENIED", remedy: "ask the hub's operator for a policy that allows it" },
@@ -153,7 +163,7 @@ impl<O: Open> HubAdapter for SniAdapter<O> {
     async fn serve(self: Arc<Self>, client: Client) {
         let mut socket = client.socket;
         // Boxed: what opening needs is given back before the splice, which may last for days.
-        match Box::pin(self.establish(&mut socket, client.peer.ip())).await {
+        match Box::pin(self.establish(&mut socket, client.peer)).await {
             Ok((stream, open)) => {
                 tokio::select! {
                     spliced = splice(socket, stream) => {
@@ -196,6 +206,16 @@ impl From<AuditFull> for Refused {
             remedy: "try again later; the hub's log says why its audit log takes no more",
         };
         Self { cluster: None, code, reason: full.to_string() }
+    }
+}
+
+impl From<Unauthenticated> for Refused {
+    fn from(unauthenticated: Unauthenticated) -> Self {
+        let code = ErrorCode {
+            code: "MCT-SNI-UNAUTHENTICATED",
+            remedy: "let clients without a credential in by 'anonymous' in the file of --auth-config, or use CONNECT",
+        };
+        Self { cluster: None, code, reason: unauthenticated.to_string() }
     }
 }
 

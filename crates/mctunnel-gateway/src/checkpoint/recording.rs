@@ -42,6 +42,7 @@ impl Recording {
             gateway,
             identity: None,
             source: None,
+            cluster: None,
             destination: None,
             action: None,
             decision: None,

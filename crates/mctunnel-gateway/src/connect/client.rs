@@ -52,7 +52,8 @@ async fn establish<O: Open>(
 ) -> Option<(Metered<O::Stream>, OpenStream)> {
     // Whoever says nothing takes no place in the record, and leaves none.
     let received = receive(shared, socket).await.transpose()?;
-    let recorded = shared.checkpoint.record("connect", &format!("{:032x}", rand::random::<u128>()));
+    let source = shown.peer.map(|peer| peer.ip());
+    let recorded = shared.checkpoint.record_from("connect", &format!("{:032x}", rand::random::<u128>()), source);
     let recording = match &recorded {
         Ok(recording) => recording,
         Err(full) => {
@@ -60,7 +61,6 @@ async fn establish<O: Open>(
             return None;
         }
     };
-    shown.peer.iter().for_each(|peer| recording.came_from(peer.ip()));
     let asked = match pass_checkpoint(shared, received, shown, recording).await {
         Ok(asked) => asked,
         Err(refusal) => {

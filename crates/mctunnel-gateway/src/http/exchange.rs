@@ -4,7 +4,9 @@ use super::{
     HttpForward,
     answer::Refused,
     body::{GatewayBody, Tunnelled},
-    cookies, fields, redirect,
+    cookies, fields,
+    own_paths::{OwnPaths, is_for_a_worker},
+    redirect,
     serve::Connection,
     service::Routed,
     trailers::CheckedTrailers,
@@ -18,7 +20,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts};
 use http_body_util::Empty;
 use hyper::body::Body;
-use mctunnel_core::{ByteStream, Happening, Open, OpenError, OpenRequest, Priority, Target};
+use mctunnel_core::{ByteStream, Happening, Open, OpenError, OpenRequest, Priority};
 use mctunnel_http::{
     Answer, BodyKind, ExchangeError, MessageHalves, MessageReader, MessageWriter, PumpError, RequestHead, ResponseHead,
     first_flight, split,
@@ -43,6 +45,7 @@ where
 {
     let mut body = MeteredBody::new(body, &held.account);
     let kind = BodyKind::of(&body);
+    let worker = is_for_a_worker(&parts.headers);
     let asked = Instant::now();
     // 4 open
     let Opened { halves, open } = open(forward, &routed, parts, kind, &mut body, held).await?;
@@ -57,7 +60,10 @@ where
         Some(upload(writer, kind, body))
     };
     let answer = answer(&mut reader, &open).await?;
-    let response = respond(answer, &routed, reader, upload, open)?;
+    let mut response = respond(answer, &routed, reader, upload, open)?;
+    if worker && let Some(own) = OwnPaths::of(&routed) {
+        own.confine_worker(response.headers_mut());
+    }
     Ok(timed(forward, response, [begun, asked, joined]))
 }
 
@@ -199,10 +205,12 @@ fn respond<S: ByteStream>(
     redirect::confine(response, &routed.prefix, routed.path.path())
 }
 
-/// Keeps the cookies of a service below its own paths. A kube-apiserver, and what clients see at the root, set theirs as they like.
+/// Keeps the cookies of a target below its own paths. What clients see at the root sets them as it likes.
 pub(super) fn confine_cookies(fields: &mut HeaderMap, routed: &Routed) {
-    if routed.destination.target != Target::KubeApi && !routed.prefix.is_empty() {
-        cookies::confine(fields, &routed.prefix);
+    if fields.contains_key(header::SET_COOKIE)
+        && let Some(own) = OwnPaths::of(routed)
+    {
+        cookies::confine(fields, &own);
     }
 }
 

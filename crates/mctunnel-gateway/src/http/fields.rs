@@ -1,5 +1,8 @@
 //! Header fields on their way through: what is for one connection only stays there, and no name of ours gets in from outside.
 
+#[cfg(test)]
+mod tests;
+
 use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{self, CONNECTION, TE, TRANSFER_ENCODING, UPGRADE},
@@ -47,16 +50,39 @@ pub(super) fn for_client(fields: &mut HeaderMap, upgraded: bool) {
     } else {
         fields.remove(UPGRADE);
     }
-    let grants: Vec<HeaderName> = fields.keys().filter(|name| opens_to_other_origins(name)).cloned().collect();
-    for name in grants {
+    let of_all: Vec<HeaderName> = fields.keys().filter(|name| acts_on_whole_origin(name)).cloned().collect();
+    for name in of_all {
         fields.remove(name);
     }
 }
 
-/// Every service of every cluster has the gateway's one origin, so no target can open it to pages of others.
-fn opens_to_other_origins(name: &HeaderName) -> bool {
-    name.as_str().starts_with("access-control-")
+/// Every service of every cluster has the gateway's one origin, so what acts on all of it is not for one of them to say.
+fn acts_on_whole_origin(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    WHOLE_ORIGIN.iter().any(|one| if one.ends_with('-') { name.starts_with(one) } else { name == *one })
 }
+
+/// Such fields, or how their names begin, with what a target could do by them to all others.
+const WHOLE_ORIGIN: [&str; 18] = [
+    "access-control-",             // let pages of other origins read answers
+    "supports-loading-mode",       // let pages of other sites have it loaded ahead, with the user's cookies
+    "service-worker-allowed",      // put a script of its own between the browser and all the others
+    "clear-site-data",             // log users out everywhere, and delete what others keep in the browser
+    "set-login",                   // say of the whole origin whether somebody is logged in
+    "sec-session-",                // begin a session that the browser renews there before it asks others
+    "secure-session-",             // the same, by its newer name
+    "nel",                         // be told of requests to others that fail, or do not, with their paths
+    "report-to",                   // say where reports about others go
+    "reporting-endpoints",         // the same, by its newer name
+    "alt-svc",                     // lead the browser's next connections to another port or host
+    "strict-transport-security",   // decide for years how the host, and those below it, can be reached
+    "public-key-pins",             // have browsers refuse the gateway's next certificate
+    "public-key-pins-report-only", // be told of the gateway's certificates, from inside
+    "expect-ct",                   // refuse the gateway's certificate where no public log has it
+    "origin-agent-cluster",        // decide for pages of others in what kind of process they run
+    "accept-ch",                   // have browsers tell more of themselves with each request to others
+    "use-as-dictionary",           // give the words by which answers of others are unpacked
+];
 
 const HOP_BY_HOP: [HeaderName; 7] = [
     CONNECTION,
@@ -84,89 +110,3 @@ pub(super) fn ensure_request_id(fields: &mut HeaderMap) -> HeaderValue {
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const LONGEST_REQUEST_ID: usize = 128;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn fields(list: &[(&'static str, &'static str)]) -> HeaderMap {
-        list.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
-    }
-
-    fn names(fields: &HeaderMap) -> Vec<&str> {
-        let mut names: Vec<&str> = fields.keys().map(HeaderName::as_str).collect();
-        names.sort_unstable();
-        names
-    }
-
-    #[test]
-    fn t01_what_is_for_one_connection_or_would_pass_for_ours_does_not_reach_the_target() {
-        let all = [
-            ("accept", "x"),
-            ("connection", "upgrade"),
-            ("host", "hub"),
-            ("http2-settings", "x"),
-            ("impersonate-future", "x"),
-            ("impersonate-user", "root"),
-            ("keep-alive", "x"),
-            ("proxy-authorization", "x"),
-            ("proxy-connection", "x"),
-            ("te", "trailers"),
-            ("transfer-encoding", "chunked"),
-            ("upgrade", "websocket"),
-            ("x-mctunnel-cluster", "c"),
-            ("x-other", "x"),
-            ("x-remote-group", "system:masters"),
-        ];
-        let mut plain = fields(&all);
-        for_target(&mut plain, false);
-        without_identity(&mut plain);
-        assert_eq!(names(&plain), ["accept", "te", "x-other"]);
-        let mut upgraded = fields(&all);
-        for_target(&mut upgraded, true);
-        without_identity(&mut upgraded);
-        assert_eq!(names(&upgraded), ["accept", "te", "upgrade", "x-other"]);
-        // Of `TE` only this is for the target.
-        let mut other = fields(&[("te", "gzip")]);
-        for_target(&mut other, false);
-        assert!(other.is_empty());
-        for_target(&mut other, false);
-        assert!(other.is_empty(), "and it is not asked for where the client did not");
-    }
-
-    #[test]
-    fn what_is_for_one_connection_does_not_reach_the_client() {
-        let all = [
-            ("access-control-allow-credentials", "true"),
-            ("access-control-allow-origin", "*"),
-            ("connection", "x"),
-            ("keep-alive", "x"),
-            ("server", "x"),
-            ("transfer-encoding", "x"),
-            ("upgrade", "x"),
-            ("x-access-control-", "x"),
-        ];
-        let mut plain = fields(&all);
-        for_client(&mut plain, false);
-        assert_eq!(names(&plain), ["server", "x-access-control-"]);
-        let mut upgraded = fields(&all);
-        for_client(&mut upgraded, true);
-        assert_eq!(names(&upgraded), ["connection", "server", "upgrade", "x-access-control-"]);
-        assert_eq!(upgraded[CONNECTION], "upgrade");
-    }
-
-    #[test]
-    fn a_request_has_one_id_of_reasonable_length() {
-        let longest = "x".repeat(LONGEST_REQUEST_ID);
-        let mut own = HeaderMap::new();
-        own.insert(REQUEST_ID, HeaderValue::from_str(&longest).unwrap());
-        assert_eq!(ensure_request_id(&mut own), longest);
-        for bad in [String::new(), format!("{longest}x")] {
-            let mut other = HeaderMap::new();
-            other.insert(REQUEST_ID, HeaderValue::from_str(&bad).unwrap());
-            let id = ensure_request_id(&mut other);
-            assert!(id.len() == 32 && other[REQUEST_ID] == id && other.len() == 1, "{id:?}");
-        }
-        assert_ne!(ensure_request_id(&mut HeaderMap::new()), ensure_request_id(&mut HeaderMap::new()));
-    }
-}

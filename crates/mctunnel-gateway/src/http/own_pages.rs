@@ -1,6 +1,8 @@
 //! Requests for the gateway itself: those below `/-/`, which is no cluster's name. Here is who asks, how much may be sent, and that
 //! it is recorded; the answers are given by whoever the adapter was told of.
 
+mod places;
+
 use super::{
     HttpAdapter,
     answer::Refused,
@@ -15,13 +17,17 @@ use http::{HeaderValue, Response, header, request::Parts};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use mctunnel_core::{Access, Action, Decision, Destination, Identity, Open, Place, Protocol};
-use std::{fmt, net::IpAddr, pin::Pin};
+use places::Places;
+use std::{fmt, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 
 /// What the path of such a request begins with.
 const BELOW: &str = "/-/";
 
 /// The most that may be sent with a question.
 const LONGEST_BODY: usize = 64 * 1024;
+
+/// When to come again if there are too many.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// An answer on its way.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Page, NoPage>> + Send + 'a>>;
@@ -38,6 +44,18 @@ pub trait OwnPages: Send + Sync + 'static {
 impl fmt::Debug for dyn OwnPages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OwnPages")
+    }
+}
+
+/// The pages of a gateway, and who may ask for them at a time.
+pub(super) struct Served {
+    pages: Arc<dyn OwnPages>,
+    places: Places,
+}
+
+impl Served {
+    pub(super) fn new(pages: Arc<dyn OwnPages>) -> Self {
+        Self { pages, places: Places::default() }
     }
 }
 
@@ -72,6 +90,16 @@ impl Asking<'_> {
     /// Has policy decide whether the client may do some of this. What it may not is left out by who answers.
     pub fn admit_some(&self, destination: Destination, action: Action) -> Result<Permit, Decision> {
         self.checkpoint.admit_some(self.admitted(destination, action), self.recording)
+    }
+
+    /// The same for who has its place already, from [`Asking::within_limits`]: the permit keeps it, and takes no second one.
+    pub fn admit_some_at(
+        &self,
+        place: Box<dyn Place>,
+        destination: Destination,
+        action: Action,
+    ) -> Result<Permit, Decision> {
+        self.checkpoint.admit_some_at(place, self.admitted(destination, action), self.recording)
     }
 
     /// Takes a place among what the client may do at once there, without asking whether it may: for what everybody may ask, but not
@@ -154,11 +182,14 @@ pub(super) fn is_own(parts: &Parts) -> bool {
 /// Answers such a request of a client that was identified.
 pub(super) async fn serve<O: Open>(
     adapter: &HttpAdapter<O>,
-    pages: &dyn OwnPages,
+    Served { pages, places }: &Served,
     (parts, body): (&Parts, Incoming),
     (Identified { identity, as_of }, connection): (&Identified, &Connection),
     recording: &Recording,
 ) -> Result<Response<GatewayBody<O::Stream>>, Refused> {
+    // Before anything is waited for that the client has to send.
+    let limited = |rule: &str| Refused::Limited { rule: rule.to_owned(), retry_after: RETRY_AFTER };
+    let _place = places.take(connection.peer.ip()).map_err(limited)?;
     let whole = tokio::time::timeout(adapter.forward.config.head_timeout, Limited::new(body, LONGEST_BODY).collect());
     let body = match whole.await {
         Ok(Ok(body)) => body.to_bytes(),

@@ -40,7 +40,8 @@ pub(super) async fn serve_request<O: Open>(
     let request_id = fields::ensure_request_id(request.headers_mut());
     let is_grpc = grpc::is_grpc(request.headers());
     let asks_upgrade = request.headers().contains_key(header::UPGRADE);
-    let recorded = adapter.checkpoint.record("http", request_id.to_str().unwrap_or("?"));
+    let source = Some(connection.peer.ip());
+    let recorded = adapter.checkpoint.record_from("http", request_id.to_str().unwrap_or("?"), source);
     let passed = match &recorded {
         Ok(recording) => steps(adapter, connection, request, begun, recording).await,
         Err(full) => Err(alone(Refused::Unrecorded(*full))),
@@ -78,7 +79,6 @@ async fn steps<O: Open>(
     recording: &Recording,
 ) -> Result<Response<GatewayBody<O::Stream>>, Failed> {
     let (mut parts, body) = request.into_parts();
-    recording.came_from(connection.peer.ip());
     check(adapter, connection, &parts).map_err(alone)?;
     let is_tls = is_tls_up_to_the_page(adapter, &parts);
     browser::check_page(&parts, is_tls).map_err(|browsed| alone(browsed.into()))?;
@@ -97,7 +97,7 @@ async fn steps<O: Open>(
         browser::check_page_of_nobody(&parts, is_tls, adapter.hosts.as_ref())
             .map_err(|browsed| alone(browsed.into()))?;
     }
-    if let Some(pages) = adapter.own_pages.as_deref().filter(|_| own_pages::is_own(&parts)) {
+    if let Some(pages) = adapter.own_pages.as_ref().filter(|_| own_pages::is_own(&parts)) {
         return own_pages::serve(adapter, pages, (&parts, body), (&identified, &**connection), recording)
             .await
             .map_err(alone);
@@ -107,7 +107,8 @@ async fn steps<O: Open>(
     let mut routed = find_target(&mut parts).map_err(alone)?;
     recording.routed(&routed.destination);
     // 3 authorise
-    let action = Action::of_http(&routed.destination.target, parts.method.as_str(), routed.path.as_str())
+    let read = if routed.asked == Asked::Nothing { Action::of_http } else { Action::of_upgrade };
+    let action = read(&routed.destination.target, parts.method.as_str(), routed.path.as_str())
         .map_err(|bad| alone(bad.into()))?;
     let admitted = Admitted {
         identity: identity.clone(),

@@ -1,9 +1,14 @@
 //! What clients are told when a stream is not opened.
 
-use crate::rig::{REQUEST, Rig};
+use crate::rig::{PATIENCE, REQUEST, Rig, read_all};
 use mctunnel_core::{Happening, OpenError};
 use mctunnel_gateway::ConnectConfig;
 use std::time::Duration;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpSocket, TcpStream},
+    time::timeout,
+};
 
 /// Every situation with its status line and `Retry-After`.
 fn table() -> Vec<(OpenError, &'static str, Option<&'static str>)> {
@@ -100,4 +105,41 @@ async fn clients_above_the_limit_are_told_so() {
     let answer = rig.exchange(REQUEST).await;
     assert!(answer.starts_with("HTTP/1.1 503 MCT-CONNECT-BUSY: "), "{answer}");
     assert!(answer.contains("\r\nRetry-After: 1\r\n") && rig.requests.lock().is_empty());
+}
+
+/// A client of another address than all the others here.
+async fn connect_from_elsewhere(rig: &Rig) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind("127.0.0.2:0".parse().expect("an address")).expect("all of 127.0.0.0/8 is this machine");
+    socket.connect(rig.address).await.expect("the gateway listens")
+}
+
+#[tokio::test]
+async fn t40_one_address_leaves_places_for_others() {
+    let mut config = ConnectConfig::default();
+    config.max_connections = 8;
+    let rig = Rig::start(config, |_| std::future::ready(Err(OpenError::UnknownCluster))).await;
+    let mut greedy = Vec::new();
+    for count in 1..=6 {
+        greedy.push(rig.connect().await);
+        while rig.gateway.connections() < count {
+            tokio::task::yield_now().await;
+        }
+    }
+    for _ in 0..10 {
+        // Not told why, it holds no place for a moment either.
+        let mut refused = rig.connect().await;
+        assert_eq!(timeout(PATIENCE, refused.read(&mut [0])).await.expect("closed").unwrap_or(0), 0);
+        assert_eq!(rig.gateway.connections(), 6);
+    }
+    for _ in 0..2 {
+        let mut other = connect_from_elsewhere(&rig).await;
+        other.write_all(REQUEST).await.expect("sent");
+        assert!(read_all(&mut other).await.starts_with("HTTP/1.1 404 "), "the other is served");
+    }
+    greedy.pop();
+    while rig.gateway.connections() > 5 {
+        tokio::task::yield_now().await;
+    }
+    assert!(rig.exchange(REQUEST).await.starts_with("HTTP/1.1 404 "), "who goes makes room for the next");
 }

@@ -15,4 +15,5 @@ mod footprint;
 mod lifetime;
 mod out_of_descriptors;
 mod rig;
+mod sni_trust;
 mod trust;

@@ -162,7 +162,8 @@ impl Open for ScriptedOpen {
     }
 }
 
-struct Notes(Arc<Mutex<Vec<Happening>>>);
+/// Keeps what was reported.
+pub(crate) struct Notes(pub(crate) Arc<Mutex<Vec<Happening>>>);
 
 impl Observe for Notes {
     fn observe(&self, happening: &Happening) {

@@ -1,6 +1,14 @@
 //! Who decides: the authenticator for every request, the agent's own list for every service, nobody's headers for an identity.
 
-use crate::rig::{Rig, Target, get};
+use crate::{
+    bodies::http2_client,
+    held::Names,
+    rig::{Rig, Target, get, ok},
+};
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http2::SendRequest;
 use mctunnel::core::{
     Access, Action, Authenticate, Authorize, Decision, Evidence, Identity, KubeRequest, Unauthenticated, User,
 };
@@ -48,6 +56,71 @@ async fn t07_a_second_request_without_credential_is_refused() {
     let (head, body) = client.answer().await;
     assert!(head.starts_with("http/1.1 403") && body.contains("alice may not see kube-system"), "{head}{body}");
     assert_eq!(target.seen.lock().len(), 1);
+}
+
+/// A target that answers with the user it is asked for.
+async fn whoever_asks() -> Target {
+    Target::start(|request| ok(request.lines().find_map(|line| line.strip_prefix("impersonate-user: ")).unwrap_or("?")))
+        .await
+}
+
+#[tokio::test]
+async fn t07_of_two_requests_sent_at_once_the_second_is_not_the_first_ones() {
+    let rig = Rig::start_with(|adapter| adapter.authenticate(Arc::new(Names))).await;
+    let (a, b) = (whoever_asks().await, whoever_asks().await);
+    let _agents = [rig.speaking_agent("cluster-a", a.address).await, rig.speaking_agent("cluster-b", b.address).await];
+    let alice = "Authorization: Bearer alice\r\n";
+    for (first, second, expected) in
+        [(alice, "", ["200", "401"]), ("", alice, ["401", "200"]), (alice, alice, ["200", "200"])]
+    {
+        let mut client = rig.client().await;
+        let asks = [("cluster-a", first), ("cluster-b", second)];
+        let asks = asks.map(|(cluster, shown)| format!("GET /{cluster}/x HTTP/1.1\r\nHost: hub\r\n{shown}\r\n"));
+        client.send(asks.concat()).await;
+        for status in expected {
+            let (head, body) = client.answer().await;
+            assert!(head.starts_with(&format!("http/1.1 {status} ")), "{first:?} {second:?}: {head}{body}");
+            let said = if status == "200" { body == "alice" } else { body.contains("MCT-HTTP-UNAUTHENTICATED") };
+            assert!(said, "{first:?} {second:?}: {body}");
+        }
+    }
+    assert_eq!((a.seen.lock().len(), b.seen.lock().len()), (2, 2));
+}
+
+/// Asks as somebody, or as nobody; gives the status and who the target was told asks.
+async fn ask_as(mut sender: SendRequest<Full<Bytes>>, name: Option<&str>) -> (StatusCode, String) {
+    let mut request = Request::get("https://localhost/cluster-a/x");
+    if let Some(name) = name {
+        request = request.header("authorization", format!("Bearer {name}"));
+    }
+    let response = sender.send_request(request.body(Full::default()).unwrap()).await.unwrap();
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8_lossy(&body).into_owned())
+}
+
+#[tokio::test]
+async fn t07_streams_of_one_http2_connection_are_each_authenticated() {
+    let rig = Rig::start_tls_with(|adapter| adapter.authenticate(Arc::new(Names))).await;
+    let target = whoever_asks().await;
+    let _agent = rig.speaking_agent("cluster-a", target.address).await;
+    let (sender, _connection) = http2_client(&rig).await;
+    let names = [Some("alice"), None, Some("bob"), None, Some("bob"), Some("alice"), None];
+    let check = |name: Option<&str>, (status, body): (StatusCode, String)| match name {
+        Some(name) => assert_eq!((status.as_u16(), &*body), (200, name)),
+        None => assert!(status == 401 && body.contains("MCT-HTTP-UNAUTHENTICATED"), "{status} {body}"),
+    };
+    for name in names {
+        check(name, ask_as(sender.clone(), name).await);
+    }
+    assert_eq!(target.seen.lock().len(), 4);
+    // And all at once.
+    let all = names.repeat(20);
+    let answers = all.iter().map(|name| ask_as(sender.clone(), *name));
+    for (name, answer) in all.iter().zip(futures_util::future::join_all(answers).await) {
+        check(*name, answer);
+    }
+    assert_eq!(target.seen.lock().len(), 4 * 21);
 }
 
 #[tokio::test]

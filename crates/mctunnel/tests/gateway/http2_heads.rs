@@ -93,6 +93,8 @@ async fn t39_heads_that_break_the_rules_reach_no_target() {
         ("a name in upper case", &[METHOD, SCHEME, AUTHORITY, PATH, ("Accept", "*/*")], None),
         ("a value with a line", &[METHOD, SCHEME, AUTHORITY, PATH, ("accept", "*\r\nHost: y")], None),
         ("a field of the connection", &[METHOD, SCHEME, AUTHORITY, PATH, ("transfer-encoding", "chunked")], None),
+        ("a connection", &[METHOD, SCHEME, AUTHORITY, PATH, ("connection", "close")], None),
+        ("a host that is another", &[METHOD, SCHEME, AUTHORITY, PATH, ("host", "other")], None),
         ("less than its length", &[POST, SCHEME, AUTHORITY, PATH, length], Some(&b"abc"[..])),
         ("more than its length", &[POST, SCHEME, AUTHORITY, PATH, length], Some(b"abcdefg")),
         ("nothing of its length", &[POST, SCHEME, AUTHORITY, PATH, length], None),
@@ -104,6 +106,7 @@ async fn t39_heads_that_break_the_rules_reach_no_target() {
     assert_eq!(*target.seen.lock(), Vec::<String>::new());
     // The same, as it should be.
     assert_eq!(told(&rig, &[METHOD, SCHEME, AUTHORITY, PATH], None).await, Some(OK));
+    assert_eq!(told(&rig, &[METHOD, SCHEME, AUTHORITY, PATH, ("host", "localhost")], None).await, Some(OK));
     assert_eq!(told(&rig, &[POST, SCHEME, AUTHORITY, PATH, length], Some(b"abcde")).await, Some(OK));
-    assert_eq!(target.seen.lock().len(), 2);
+    assert_eq!(target.seen.lock().len(), 3);
 }

@@ -9,11 +9,13 @@
 
 mod authority;
 mod bodies;
+mod broken_bodies;
 mod browser;
 mod connect_tls;
 mod cookies;
 mod counted;
 mod cut;
+mod drain;
 mod end_to_end;
 mod endpoints;
 mod faults;
@@ -33,3 +35,4 @@ mod target_tls;
 mod trust;
 mod upgrades;
 mod websocket_http2;
+mod whole_origin;

@@ -1,6 +1,10 @@
 //! Redirects are passed on, never followed, and never lead a client to another host, cluster or service.
 
-use crate::rig::{Rig, Target, get, ok};
+use crate::{
+    held::Names,
+    rig::{Rig, Target, get, ok},
+};
+use std::{io, net::TcpListener, sync::Arc};
 
 const SERVICE: &str = "/cluster-a/api/v1/namespaces/default/services/web/proxy-service";
 
@@ -106,4 +110,59 @@ async fn t14_redirects_never_lead_into_another_cluster() {
         }
     }
     assert_eq!(*other.seen.lock(), Vec::<String>::new());
+}
+
+/// A server that must never be asked for anything.
+struct Trap(TcpListener);
+
+impl Trap {
+    fn set() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Self(listener)
+    }
+
+    fn address(&self) -> String {
+        self.0.local_addr().unwrap().to_string()
+    }
+
+    /// Whether anybody has connected since the last time. The system itself is asked, so nobody can be on the way.
+    fn was_dialled(&self) -> bool {
+        match self.0.accept() {
+            Ok(_) => true,
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                false
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn t14_where_a_redirect_leads_is_never_dialled() {
+    // An agent that speaks for users has a token of its own, and adds it to each request: whoever followed would give it away.
+    let rig = Rig::start_with(|adapter| adapter.authenticate(Arc::new(Names))).await;
+    let (target, trap) = (redirecting().await, Trap::set());
+    let _agent = rig.speaking_agent("cluster-a", target.address).await;
+    let address = trap.address();
+    for status in [301, 302, 303, 307, 308] {
+        for prefix in ["/cluster-a", SERVICE] {
+            for to in [format!("http://{address}/"), format!("//{address}/"), format!("http://x:y@{address}/a")] {
+                let asks = get(&format!("{prefix}/go?{status}&to={to}"));
+                let asks = asks.replace("Host: hub\r\n", "Host: hub\r\nAuthorization: Bearer alice\r\n");
+                let answer = rig.once(&asks).await;
+                assert!(answer.starts_with("HTTP/1.1 502 ") && location(&answer).is_none(), "{status} {to}: {answer}");
+                assert!(answer.contains("MCT-HTTP-BAD-ANSWER"), "{status} {to}: {answer}");
+                assert!(!trap.was_dialled(), "{status} {to}");
+            }
+        }
+    }
+    let seen = target.seen.lock().clone();
+    assert_eq!(seen.len(), 30);
+    let to_api =
+        |request: &&String| request.starts_with("GET /go") && request.contains("authorization: Bearer agent-token");
+    assert_eq!(seen.iter().filter(to_api).count(), 15, "the target itself was shown the agent's token");
+    // It would have noticed.
+    drop(std::net::TcpStream::connect(&address).unwrap());
+    assert!(trap.was_dialled());
 }

@@ -29,6 +29,7 @@ pub(crate) struct Rig {
     clusters: ClusterFiles,
     /// What the gateway has reported.
     pub(crate) happenings: Arc<Mutex<Vec<Happening>>>,
+    stop: CancellationToken,
     _data: TempDir,
     _tasks: JoinSet<()>,
 }
@@ -74,6 +75,21 @@ impl Rig {
         self.serving.cut();
     }
 
+    /// Has the gateway begin its end, as the hub's first signal does.
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Resolves when the gateway has no client left.
+    pub(crate) async fn drained(&self) {
+        self.serving.drained().await;
+    }
+
+    /// How many clients the gateway has.
+    pub(crate) fn clients(&self) -> usize {
+        self.serving.connections()
+    }
+
     pub(crate) fn hub(&self) -> Hub {
         self.hub.clone()
     }
@@ -97,9 +113,10 @@ impl Rig {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let gateway = listener.local_addr().unwrap();
         let serving = Arc::new(Gateway::new(adapter));
-        let accepting = Arc::clone(&serving);
-        tasks.spawn(async move { accepting.serve(listener, CancellationToken::new()).await });
-        Self { gateway, serving, hub, hub_address, authority, clusters, happenings, _data: data, _tasks: tasks }
+        let (accepting, stop) = (Arc::clone(&serving), CancellationToken::new());
+        let stopping = stop.clone();
+        tasks.spawn(async move { accepting.serve(listener, stopping).await });
+        Self { gateway, serving, hub, hub_address, authority, clusters, happenings, stop, _data: data, _tasks: tasks }
     }
 
     /// Starts the agent of a cluster whose kube-apiserver, and whose service `default/web`, is at `target`.
@@ -297,6 +314,11 @@ impl Client {
         }
         let rest = self.read.split_off(length);
         (head, String::from_utf8_lossy(&std::mem::replace(&mut self.read, rest)).into_owned())
+    }
+
+    /// Sends nothing more, and goes on reading.
+    pub(crate) async fn end(&mut self) {
+        self.socket.shutdown().await.unwrap();
     }
 
     /// Ends the connection as an error.

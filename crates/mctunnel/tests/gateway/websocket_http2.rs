@@ -209,7 +209,10 @@ async fn t10_a_websocket_into_a_pod_is_not_reading_it() {
             assert_eq!(ask(&path, protocol.clone()).await, StatusCode::FORBIDDEN, "{way} {protocol:?}");
         }
     }
+    let console = format!("{POD}/console");
+    assert_eq!(ask(&console, Some(h2::ext::Protocol::from("websocket"))).await, StatusCode::FORBIDDEN);
     assert_eq!(target.seen.lock().len(), 1, "one of them reached the target");
+    assert_eq!(ask(&console, None).await, StatusCode::OK, "without an upgrade it is read like any other");
 }
 
 #[tokio::test]
