@@ -58,6 +58,7 @@ fn subject() -> Result<AuditSubject, Box<dyn std::error::Error>> {
         gateway: "http",
         identity: Some(user.into()),
         source: Some([10, 20, 30, 40].into()),
+        cluster: None,
         destination: Some(Destination { cluster: ClusterName::parse("cluster-prod")?, target: Target::KubeApi }),
         action: Some(Action::of_http(
             &Target::KubeApi,

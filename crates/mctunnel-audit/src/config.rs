@@ -15,6 +15,9 @@ pub struct AuditConfig {
     /// How many requests and streams may be open or unwritten at once. Each costs a few hundred bytes, a kilobyte or two once it
     /// ended and is not written yet. Default: 65,536.
     pub slots: usize,
+    /// How many of them may be open or unwritten for one source at once: an address, or with IPv6 a network of 64 bits.
+    /// Default: 16,384, a quarter.
+    pub slots_per_source: usize,
     /// What happens to a request that finds no slot, or finds that the record cannot be written. Default: refuse.
     pub on_full: OnFull,
     /// A file with rotation. Default: none.
@@ -37,6 +40,7 @@ impl Default for AuditConfig {
     fn default() -> Self {
         Self {
             slots: 65_536,
+            slots_per_source: 16_384,
             on_full: OnFull::Refuse,
             file: None,
             stdout: false,

@@ -23,6 +23,7 @@
 //!     gateway: "http",
 //!     identity: Some(User::new("alice", "keys").into()),
 //!     source: None,
+//!     cluster: None,
 //!     action: Some(Action::of_http(&target, "GET", "/api/v1/namespaces/kube-system/pods")?),
 //!     destination: Some(Destination { cluster: ClusterName::parse("cluster-a")?, target }),
 //!     decision: Some(Decision::allowed("admins")),
@@ -57,7 +58,9 @@ mod recover;
 mod redact;
 pub mod sink;
 mod slot;
+mod slots;
 mod status;
+mod strangers;
 mod turn;
 mod verify;
 mod writer;
@@ -69,6 +72,7 @@ pub use layout::Layout;
 pub use log::AuditLog;
 pub use read::Record;
 pub use recipient::{InvalidRecipient, NotSent, Recipient, RecipientConfig};
+pub use record::Fact;
 pub use sink::{Batch, Sink};
 pub use status::AuditStatus;
 pub use verify::{Broken, Problem, Verified, VerifyError, verify};

@@ -3,15 +3,18 @@
 use crate::{
     AuditConfig, AuditError, AuditStatus,
     chain::Head,
-    pending::{Pending, Taken},
+    pending::{Entry, Pending, Taken},
+    record::{self, Fact},
     recover::Recovered,
     sink::{Sink, file::Files, stdout::Stdout, webhook::Webhook},
     slot::{NoSlot, Slot},
+    slots::Slots,
     writer::{GaveUp, Patience, Writer},
 };
 use mctunnel_core::{Audit, AuditFull, AuditSlot};
 use parking_lot::Mutex;
 use std::{
+    net::IpAddr,
     sync::{Arc, atomic::AtomicU64},
     thread::{self, JoinHandle},
     time::SystemTime,
@@ -30,8 +33,8 @@ pub struct AuditLog {
 impl AuditLog {
     /// Opens the record and goes on where it ended, however it ended.
     pub fn open(config: AuditConfig) -> Result<Self, AuditError> {
-        let AuditConfig { slots, on_full, file, stdout, webhook, sinks: own, sync_every, retry_every, close_within } =
-            config;
+        let AuditConfig { slots, slots_per_source, on_full, file, stdout, webhook, sinks: own, .. } = config;
+        let AuditConfig { sync_every, retry_every, close_within, .. } = config;
         let left_out = Arc::new(AtomicU64::new(0));
         let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
         let (mut files, mut recovered): (Option<Files>, Option<Recovered>) = (None, None);
@@ -51,7 +54,7 @@ impl AuditLog {
         if files.is_none() && sinks.is_empty() {
             return Err(AuditError::NoSink);
         }
-        let pending = Arc::new(Pending::new(slots, on_full, left_out));
+        let pending = Arc::new(Pending::new(Slots::new(slots, slots_per_source), on_full, left_out));
         let name = writer_name();
         Writer::opening(recovered.as_ref(), &name).into_iter().for_each(|entry| pending.push(entry));
         let writer = Writer {
@@ -74,6 +77,20 @@ impl AuditLog {
     #[must_use]
     pub fn status(&self) -> AuditStatus {
         self.pending.status()
+    }
+
+    /// Records something that is no request: what decides about them has changed. It takes a slot until it is written.
+    pub fn note(&self, event: &'static str, facts: &[(&'static str, Fact<'_>)]) -> Result<(), AuditFull> {
+        match self.pending.take_slot(None) {
+            Taken::Slot(held) => {
+                let members = record::of_log(SystemTime::now(), event, facts);
+                self.pending.push(Entry { members, ends: Some(held) });
+                Ok(())
+            }
+            // It was counted.
+            Taken::Unrecorded => Ok(()),
+            Taken::Refused => Err(AuditFull),
+        }
     }
 
     /// Waits until all that was recorded before is written and durable. It blocks.
@@ -102,8 +119,12 @@ fn writer_name() -> String {
 
 impl Audit for AuditLog {
     fn begin(&self) -> Result<Box<dyn AuditSlot>, AuditFull> {
-        match self.pending.take_slot() {
-            Taken::Slot => Ok(Box::new(Slot::new(Arc::clone(&self.pending)))),
+        self.begin_from(None)
+    }
+
+    fn begin_from(&self, source: Option<IpAddr>) -> Result<Box<dyn AuditSlot>, AuditFull> {
+        match self.pending.take_slot(source) {
+            Taken::Slot(held) => Ok(Box::new(Slot::new(Arc::clone(&self.pending), held, source))),
             Taken::Unrecorded => Ok(Box::new(NoSlot)),
             Taken::Refused => Err(AuditFull),
         }

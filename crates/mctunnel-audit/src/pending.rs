@@ -1,12 +1,18 @@
 //! What waits to be written, and the slots that bound it: a slot is taken before a request is served and given back when its last
 //! record was written, so at most two records per slot ever wait. Pushing never waits.
 
-use crate::{AuditStatus, OnFull, json::Members};
+use crate::{
+    AuditStatus, OnFull,
+    json::Members,
+    slots::{Held, Slots},
+    strangers::{LeftOut, Strangers, Verdict},
+};
 use parking_lot::{Condvar, Mutex};
 use std::{
+    net::IpAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -20,9 +26,9 @@ const MOMENT: Duration = Duration::from_millis(2);
 /// Shared by the slots and the writer.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    slots: usize,
+    slots: Slots,
     on_full: OnFull,
-    taken: AtomicUsize,
+    strangers: Strangers,
     is_blocked: AtomicBool,
     blocked: Mutex<Option<String>>,
     queue: Mutex<Queue>,
@@ -33,6 +39,7 @@ pub(crate) struct Pending {
     written: AtomicU64,
     refused: AtomicU64,
     dropped: AtomicU64,
+    deleted: AtomicU64,
     left_out: Arc<AtomicU64>,
 }
 
@@ -54,8 +61,8 @@ struct Queue {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) members: Members,
-    /// Whether it is the last of its slot.
-    pub(crate) ends_slot: bool,
+    /// The slot whose last it is.
+    pub(crate) ends: Option<Held>,
 }
 
 /// What the writer is to do.
@@ -64,17 +71,19 @@ pub(crate) struct Work {
     pub(crate) entries: Vec<Entry>,
     /// Requests that were not recorded since it was last said.
     pub(crate) dropped: u64,
+    /// Requests of strangers that have no record of their own.
+    pub(crate) left_out: Option<LeftOut>,
     /// Make it durable now, and tell those who wait.
     pub(crate) flush: Option<u64>,
     pub(crate) is_closed: bool,
 }
 
 impl Pending {
-    pub(crate) fn new(slots: usize, on_full: OnFull, left_out: Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(slots: Slots, on_full: OnFull, left_out: Arc<AtomicU64>) -> Self {
         Self {
             slots,
             on_full,
-            taken: AtomicUsize::new(0),
+            strangers: Strangers::new(),
             is_blocked: AtomicBool::new(false),
             blocked: Mutex::new(None),
             queue: Mutex::new(Queue::default()),
@@ -83,18 +92,19 @@ impl Pending {
             written: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            deleted: AtomicU64::new(0),
             left_out,
         }
     }
 
     // === Slots ===
 
-    /// Takes a slot.
-    pub(crate) fn take_slot(&self) -> Taken {
-        let free = |taken: usize| (taken < self.slots).then_some(taken + 1);
-        let may = !self.is_blocked.load(Ordering::Acquire);
-        if may && self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).is_ok() {
-            return Taken::Slot;
+    /// Takes a slot for a client at this address, as far as that is known.
+    pub(crate) fn take_slot(&self, source: Option<IpAddr>) -> Taken {
+        if !self.is_blocked.load(Ordering::Acquire)
+            && let Some(held) = self.slots.take(source)
+        {
+            return Taken::Slot(held);
         }
         match self.on_full {
             OnFull::Refuse => {
@@ -115,13 +125,38 @@ impl Pending {
         if queue.is_over {
             // Closed under a request that still ran: there is no record any more that it could stand in.
             drop(queue);
-            self.release(usize::from(entry.ends_slot));
+            self.slots.give(entry.ends);
             return;
         }
         queue.entries.push(entry);
         if queue.is_idle || queue.entries.len() == ENOUGH {
             self.wake(&mut queue);
         }
+    }
+
+    // === Strangers ===
+
+    /// Whether the record of a stranger is written; if not, it is counted.
+    pub(crate) fn writes_stranger(&self, source: Option<IpAddr>) -> bool {
+        match self.strangers.judge(source, Instant::now()) {
+            Verdict::Written => true,
+            Verdict::LeftOut => false,
+            Verdict::FirstLeftOut => {
+                // The writer looks again when it is to say so.
+                self.wake(&mut self.queue.lock());
+                false
+            }
+        }
+    }
+
+    /// It was written, and is so long.
+    pub(crate) fn wrote_stranger(&self, source: Option<IpAddr>, bytes: usize) {
+        self.strangers.wrote(source, bytes, Instant::now());
+    }
+
+    /// Gives a slot back that has no record.
+    pub(crate) fn leave_out(&self, held: Option<Held>) {
+        self.slots.give(held);
     }
 
     fn wake(&self, queue: &mut Queue) {
@@ -135,7 +170,11 @@ impl Pending {
     pub(crate) fn take_work(&self, until: Option<Instant>) -> Work {
         let mut queue = self.queue.lock();
         let is_due = |until: Instant| Instant::now() >= until;
-        while !self.has_work(&queue) && !until.is_some_and(is_due) {
+        while !self.has_work(&queue) {
+            let until = [until, self.strangers.tell_at()].into_iter().flatten().min();
+            if until.is_some_and(is_due) {
+                break;
+            }
             queue.is_idle = true;
             match until {
                 None => self.work.wait(&mut queue),
@@ -152,10 +191,12 @@ impl Pending {
         let dropped = self.dropped.load(Ordering::Relaxed);
         let untold = dropped - queue.told;
         queue.told = dropped;
+        let flush = (queue.flushes > queue.flushed).then_some(queue.flushes);
         Work {
             entries: std::mem::take(&mut queue.entries),
             dropped: untold,
-            flush: (queue.flushes > queue.flushed).then_some(queue.flushes),
+            left_out: self.strangers.tell(Instant::now(), flush.is_some() || queue.is_closed),
+            flush,
             is_closed: queue.is_closed,
         }
     }
@@ -165,14 +206,15 @@ impl Pending {
         !queue.entries.is_empty() || untold || queue.is_urgent()
     }
 
-    /// So many records were written, which ended so many slots.
-    pub(crate) fn wrote(&self, records: usize, slots: usize) {
+    /// So many records were written, which ended these slots.
+    pub(crate) fn wrote(&self, records: usize, ended: Vec<Held>) {
         self.written.fetch_add(records as u64, Ordering::Relaxed);
-        self.release(slots);
+        self.slots.give(ended);
     }
 
-    fn release(&self, slots: usize) {
-        self.taken.fetch_sub(slots, Ordering::AcqRel);
+    /// So many full files were deleted.
+    pub(crate) fn deleted(&self, files: u64) {
+        self.deleted.fetch_add(files, Ordering::Relaxed);
     }
 
     /// Something is in the way; until it is not, no slot is given.
@@ -236,7 +278,9 @@ impl Pending {
             refused: self.refused.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
             left_out: self.left_out.load(Ordering::Relaxed),
-            slots_taken: self.taken.load(Ordering::Relaxed),
+            strangers: self.strangers.ever(),
+            files_deleted: self.deleted.load(Ordering::Relaxed),
+            slots_taken: self.slots.taken(),
             blocked: self.blocked.lock().clone(),
         }
     }
@@ -250,9 +294,9 @@ impl Queue {
 }
 
 /// What came of asking for a slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Taken {
-    Slot,
+    Slot(Held),
     /// To be served, but there is no place for it in the record.
     Unrecorded,
     Refused,

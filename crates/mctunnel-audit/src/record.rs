@@ -60,16 +60,18 @@ pub(crate) fn of_log(now: SystemTime, event: &'static str, facts: &[(&'static st
     for (key, fact) in facts {
         match fact {
             Fact::Number(number) => record.members.number(key, number),
-            Fact::Text(text) => record.members.text(key, text),
+            Fact::Text(text) => record.text(key, text, MOST_PATH_BYTES),
         }
     }
     record.end()
 }
 
-/// Something that the log says of itself.
+/// Something that belongs to an event.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Fact<'a> {
+pub enum Fact<'a> {
+    /// A number.
     Number(u64),
+    /// A text; nothing secret.
     Text(&'a str),
 }
 
@@ -105,6 +107,8 @@ impl Record {
         if let Some(Destination { cluster, target }) = &subject.destination {
             self.members.plain("cluster", cluster);
             self.text("target", &target.to_string(), MOST_NAME_BYTES);
+        } else if let Some(cluster) = &subject.cluster {
+            self.members.plain("cluster", cluster);
         }
         if let Some(action) = &subject.action {
             self.action(action);

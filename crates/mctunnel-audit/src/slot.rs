@@ -4,30 +4,50 @@ use crate::{
     json::Members,
     pending::{Entry, Pending},
     record,
+    slots::Held,
 };
-use mctunnel_core::{AuditOutcome, AuditSlot, AuditSubject};
-use std::{sync::Arc, time::SystemTime};
+use mctunnel_core::{AuditOutcome, AuditSlot, AuditSubject, Decision};
+use std::{net::IpAddr, sync::Arc, time::SystemTime};
 use tokio::time::Instant;
 
 /// A place that was taken.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pending: Arc<Pending>,
+    /// Until it is filled.
+    held: Option<Held>,
+    source: Option<IpAddr>,
     taken: Instant,
     /// What is known of a stream whose beginning was recorded.
     started: Option<Members>,
-    is_filled: bool,
 }
 
 impl Slot {
-    pub(crate) fn new(pending: Arc<Pending>) -> Self {
-        Self { pending, taken: Instant::now(), started: None, is_filled: false }
+    pub(crate) fn new(pending: Arc<Pending>, held: Held, source: Option<IpAddr>) -> Self {
+        Self { pending, held: Some(held), source, taken: Instant::now(), started: None }
     }
 
     fn fill(&mut self, members: Members) {
-        self.is_filled = true;
-        self.pending.push(Entry { members, ends_slot: true });
+        if let Some(held) = self.held.take() {
+            self.pending.push(Entry { members, ends: Some(held) });
+        }
     }
+
+    /// The same for a request of a stranger, which has no record of its own when there are too many.
+    fn fill_of_stranger(&mut self, source: Option<IpAddr>, members: impl FnOnce(&Self) -> Members) {
+        if !self.pending.writes_stranger(source) {
+            return self.pending.leave_out(self.held.take());
+        }
+        let members = members(self);
+        self.pending.wrote_stranger(source, members.as_str().len());
+        self.fill(members);
+    }
+}
+
+/// Whether it was neither found out who asks nor allowed to whoever asks.
+fn is_stranger(subject: &AuditSubject) -> bool {
+    let is_user = subject.identity.as_ref().is_some_and(|identity| identity.user().is_some());
+    !is_user && !subject.decision.as_ref().is_some_and(Decision::is_allowed)
 }
 
 impl AuditSlot for Slot {
@@ -36,22 +56,33 @@ impl AuditSlot for Slot {
         if self.started.is_none() {
             let (members, about) = record::started(SystemTime::now(), subject);
             self.started = Some(about);
-            self.pending.push(Entry { members, ends_slot: false });
+            self.pending.push(Entry { members, ends: None });
         }
     }
 
     fn finish(mut self: Box<Self>, subject: &AuditSubject, outcome: &AuditOutcome) {
-        let members = record::finished(SystemTime::now(), self.started.is_some(), subject, outcome);
+        let members = |slot: &Self| record::finished(SystemTime::now(), slot.started.is_some(), subject, outcome);
+        // What was begun has an end.
+        if self.started.is_none() && is_stranger(subject) {
+            return self.fill_of_stranger(subject.source.or(self.source), members);
+        }
+        let members = members(&self);
         self.fill(members);
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if !self.is_filled {
-            let members = record::cut_off(SystemTime::now(), self.started.as_ref(), self.taken.elapsed());
-            self.fill(members);
+        if self.held.is_none() {
+            return;
         }
+        let members = |slot: &Self| record::cut_off(SystemTime::now(), slot.started.as_ref(), slot.taken.elapsed());
+        if self.started.is_none() {
+            // Nobody said anything of it.
+            return self.fill_of_stranger(self.source, members);
+        }
+        let members = members(self);
+        self.fill(members);
     }
 }
 

@@ -7,6 +7,8 @@ use crate::{
     record::{self, Fact},
     recover::{Lost, Recovered},
     sink::{Batch, Sink, file::Files},
+    slots::Held,
+    strangers::LeftOut,
 };
 use std::{
     collections::VecDeque,
@@ -55,11 +57,14 @@ impl Writer {
 
     fn write_all(&mut self) -> Result<(), GaveUp> {
         loop {
-            let Work { entries, dropped, flush, is_closed } = self.pending.take_work(self.sync_by);
+            let Work { entries, dropped, left_out, flush, is_closed } = self.pending.take_work(self.sync_by);
             if dropped > 0 {
                 self.write_own("dropped", &[("count", Fact::Number(dropped))])?;
             }
             self.write(entries)?;
+            if let Some(left_out) = left_out {
+                self.write_left_out(left_out)?;
+            }
             if is_closed {
                 let name = self.name.clone();
                 self.write_own("stop", &[("writer", Fact::Text(&name))])?;
@@ -81,7 +86,7 @@ impl Writer {
         let mut entries = recovered.map(Self::found).unwrap_or_default();
         let facts = [("version", Fact::Text(env!("CARGO_PKG_VERSION"))), ("writer", Fact::Text(name))];
         let members = record::of_log(SystemTime::now(), "start", &facts);
-        entries.push(Entry { members, ends_slot: false });
+        entries.push(Entry { members, ends: None });
         entries
     }
 
@@ -90,7 +95,7 @@ impl Writer {
         let mut entries = Vec::new();
         let mut add = |event, facts: &[(&'static str, Fact<'_>)]| {
             let members = record::of_log(SystemTime::now(), event, facts);
-            entries.push(Entry { members, ends_slot: false });
+            entries.push(Entry { members, ends: None });
         };
         if let Some(torn) = recovered.torn {
             add(TORN, &[("bytes", Fact::Number(torn.bytes)), ("sha256", Fact::Text(torn.sha256.as_str()))]);
@@ -103,7 +108,16 @@ impl Writer {
 
     fn write_own(&mut self, event: &'static str, facts: &[(&'static str, Fact<'_>)]) -> Result<(), GaveUp> {
         let members = record::of_log(SystemTime::now(), event, facts);
-        self.write(vec![Entry { members, ends_slot: false }])
+        self.write(vec![Entry { members, ends: None }])
+    }
+
+    fn write_left_out(&mut self, LeftOut { count, sources, most }: LeftOut) -> Result<(), GaveUp> {
+        let mut facts = vec![("left_out", Fact::Number(count)), ("sources", Fact::Number(sources as u64))];
+        let source = most.map(|(source, _)| source.to_string());
+        if let (Some(source), Some((_, count))) = (&source, most) {
+            facts.extend([("source", Fact::Text(source)), ("from_source", Fact::Number(count))]);
+        }
+        self.write_own(STRANGERS, &facts)
     }
 
     pub(crate) fn write(&mut self, entries: Vec<Entry>) -> Result<(), GaveUp> {
@@ -113,11 +127,12 @@ impl Writer {
             let found = self.take_turn().map_err(|reason| GaveUp { reason, records: left })?;
             left += found.len();
             found.into_iter().rev().for_each(|entry| entries.push_front(entry));
-            let (batch, slots) = self.seal(&mut entries);
+            let (batch, ended) = self.seal(&mut entries);
             let outcome = self.for_each_sink(|sink| sink.write(&batch));
             outcome.map_err(|reason| GaveUp { reason, records: left })?;
             left -= batch.records;
-            self.pending.wrote(batch.records, slots);
+            self.pending.wrote(batch.records, ended);
+            self.pending.deleted(self.files.as_mut().map_or(0, Files::take_deleted));
             self.sync_by.get_or_insert_with(|| Instant::now() + self.sync_every);
         }
         Ok(())
@@ -137,18 +152,18 @@ impl Writer {
     }
 
     /// Numbers and chains records until the batch is full.
-    fn seal(&mut self, entries: &mut VecDeque<Entry>) -> (Batch, usize) {
-        let (mut lines, mut slots) = (Vec::with_capacity(self.batch_bytes.min(64 << 10)), 0);
+    fn seal(&mut self, entries: &mut VecDeque<Entry>) -> (Batch, Vec<Held>) {
+        let (mut lines, mut ended) = (Vec::with_capacity(self.batch_bytes.min(64 << 10)), Vec::new());
         let first = self.head.seq + 1;
         let fits = |lines: &Vec<u8>, members: &Members| {
             lines.is_empty() || lines.len() + members.as_str().len() + SEAL_BYTES <= self.batch_bytes
         };
         while let Some(entry) = entries.pop_front_if(|entry| fits(&lines, &entry.members)) {
             seal(&mut lines, &mut self.head, entry.members.as_str());
-            slots += usize::from(entry.ends_slot);
+            ended.extend(entry.ends);
         }
         let records = usize::try_from(self.head.seq + 1 - first).unwrap_or(usize::MAX);
-        (Batch { lines: lines.into(), records, first, head: self.head }, slots)
+        (Batch { lines: lines.into(), records, first, head: self.head }, ended)
     }
 
     fn sync(&mut self) -> Result<(), GaveUp> {
@@ -237,6 +252,9 @@ impl Drop for Over {
         self.0.over();
     }
 }
+
+/// The event of a record that stands for requests of strangers.
+const STRANGERS: &str = "strangers";
 
 /// The event of a record behind bytes that are no record.
 pub(crate) const TORN: &str = "torn";

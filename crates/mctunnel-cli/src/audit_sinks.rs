@@ -1,5 +1,8 @@
 //! Where the hub writes its audit log: what the settings say, turned into a log that is open.
 
+#[cfg(test)]
+mod tests;
+
 use crate::{settings::ConfigError, tls_roots::client_config};
 use mctunnel::Secret;
 use mctunnel_audit::{AuditConfig, AuditLog, FileConfig, OnFull, WebhookConfig};
@@ -13,6 +16,7 @@ use std::{
 #[derive(Debug, Clone)]
 pub(crate) struct AuditSettings {
     pub(crate) to: AuditTo,
+    pub(crate) file: AuditFile,
     pub(crate) webhook: Option<WebhookSettings>,
     pub(crate) on_full: OnFull,
 }
@@ -24,6 +28,13 @@ pub(crate) enum AuditTo {
     DataDir,
     Stdout,
     File(PathBuf),
+}
+
+/// If it is a file: when the next is begun, and how many full ones are kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AuditFile {
+    pub(crate) size: u64,
+    pub(crate) keep: usize,
 }
 
 /// A receiver that gets every record as well.
@@ -50,7 +61,7 @@ impl AuditSettings {
             AuditTo::File(path) => config.file = Some(FileConfig::new(path)),
         }
         if let Some(file) = &mut config.file {
-            file.shared = shared;
+            (file.shared, file.rotate_bytes, file.keep) = (shared, self.file.size, self.file.keep);
         }
         Ok(Some(AuditLog::open(config)?))
     }

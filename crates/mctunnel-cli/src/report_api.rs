@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! report_api/asked.rs    what the query of a request says
+//! report_api/known.rs    which clusters there are
 //! report_api/rights.rs   what it takes to see a record
 //! report_api/records.rs  reports and events: a list, lines, and lines that go on
 //! report_api/log_page.rs the log of a container, byte for byte
@@ -9,6 +10,7 @@
 //! ```
 
 mod asked;
+mod known;
 mod log_page;
 mod overview;
 mod records;
@@ -18,16 +20,14 @@ mod rights;
 pub(crate) use asked::parameters;
 
 use crate::{cluster_line::LatestStatus, hub_reports::ReportAdapter};
+use known::KnownClusters;
 use mctunnel::{
-    ClusterFiles, ClusterName, Hub,
+    Hub,
     gateway::http::{NoPage, PageEnded},
     report::{Query, Store, StoredRecord},
 };
 use parking_lot::Mutex;
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::Path, sync::Arc};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +36,8 @@ pub(crate) const OPENAPI: &str = include_str!("report_api/openapi.json");
 
 /// Groups of records that are read at once, for all clients together.
 const READERS: usize = 4;
+/// Clients for whom policy goes through clusters and kinds at once.
+const DECIDERS: usize = 2;
 /// Records of one group, and bytes of their bodies: what an answer to a client that does not read may hold.
 const GROUP: usize = 200;
 const GROUP_BYTES: usize = 64 * 1024;
@@ -45,30 +47,22 @@ pub(crate) struct ReportApi {
     adapter: Arc<ReportAdapter>,
     /// Knows the tunnels.
     hub: Hub,
-    data_dir: PathBuf,
+    clusters: KnownClusters,
     readers: Arc<Semaphore>,
+    deciders: Arc<Semaphore>,
     latest: Arc<Mutex<LatestStatus>>,
 }
 
 impl ReportApi {
     pub(crate) fn new(adapter: Arc<ReportAdapter>, hub: Hub, data_dir: &Path) -> Self {
-        let readers = Arc::new(Semaphore::new(READERS));
-        Self { adapter, hub, data_dir: data_dir.to_owned(), readers, latest: Arc::default() }
+        let (readers, deciders) = (Arc::new(Semaphore::new(READERS)), Arc::new(Semaphore::new(DECIDERS)));
+        Self { adapter, hub, clusters: KnownClusters::of(data_dir), readers, deciders, latest: Arc::default() }
     }
 
     fn reading(&self) -> Result<Reading, NoPage> {
         let store = self.adapter.store().cloned();
         let store = store.ok_or_else(|| NoPage::NotNow("the hub before this one still has the reports".to_owned()))?;
         Ok(Reading { store, readers: Arc::clone(&self.readers), stopping: self.adapter.stopping() })
-    }
-
-    /// Every cluster of the hub.
-    async fn clusters_known(&self) -> Result<Vec<ClusterName>, NoPage> {
-        let dir = self.data_dir.clone();
-        let listed = tokio::task::spawn_blocking(move || ClusterFiles::new(&dir).list()).await;
-        let listed = listed.map_err(|error| error.to_string()).and_then(|list| list.map_err(|error| error.to_string()));
-        let unreadable = |reason: String| NoPage::NotNow(format!("the list of clusters cannot be read: {reason}"));
-        Ok(listed.map_err(unreadable)?.into_iter().map(|record| record.cluster).collect())
     }
 }
 

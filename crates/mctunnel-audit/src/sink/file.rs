@@ -13,6 +13,8 @@ use std::{
     fs::{self, File},
     io,
     os::unix::fs::MetadataExt,
+    path::Path,
+    time::Duration,
 };
 
 /// How much of what others wrote is read at first: a few records, the last of which is enough.
@@ -30,6 +32,8 @@ pub(crate) struct Files {
     size: u64,
     /// The number of its first record.
     first: Option<u64>,
+    /// Full files that were deleted and that nobody was told of.
+    deleted: u64,
     /// What of the batch at hand was written.
     written: usize,
     /// Held as long as we write.
@@ -52,6 +56,7 @@ impl Files {
             file: None,
             size: 0,
             first: None,
+            deleted: 0,
             written: 0,
             _lock: lock,
             turn,
@@ -137,9 +142,21 @@ impl Files {
         self.layout.sync_directory()?;
         let full = self.layout.full().map_err(io::Error::other)?;
         for old in full.iter().rev().skip(self.keep) {
+            let age = age_of(old);
             fs::remove_file(old)?;
+            self.deleted += 1;
+            tracing::warn!(
+                file = %old.display(),
+                age,
+                "A full file of the audit log was deleted, as there are newer ones enough: its records are gone."
+            );
         }
         Ok(())
+    }
+
+    /// How many full files were deleted since it was last asked.
+    pub(crate) fn take_deleted(&mut self) -> u64 {
+        std::mem::take(&mut self.deleted)
     }
 
     fn open_next(&mut self) -> io::Result<&mut File> {
@@ -151,6 +168,12 @@ impl Files {
         }
         self.file.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
+}
+
+/// How long ago its last record was written, for people.
+fn age_of(file: &Path) -> Option<String> {
+    let age = fs::metadata(file).ok()?.modified().ok()?.elapsed().ok()?;
+    Some(humantime::format_duration(Duration::from_secs(age.as_secs())).to_string())
 }
 
 impl Sink for Files {

@@ -9,3 +9,4 @@ mod restart;
 mod rig;
 mod rotation;
 mod shared;
+mod strangers;

@@ -14,6 +14,9 @@ use std::{
     time::Duration,
 };
 
+/// Nothing here takes longer, on a busy machine either.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A directory for a record.
 pub(crate) struct Place(tempfile::TempDir);
 
@@ -90,6 +93,7 @@ pub(crate) fn subject(request_id: &str) -> AuditSubject {
         gateway: "http",
         identity: Some(user.into()),
         source: Some([10, 0, 0, 1].into()),
+        cluster: None,
         destination: Some(Destination {
             cluster: ClusterName::parse("cluster-a").expect("a name"),
             target: Target::KubeApi,

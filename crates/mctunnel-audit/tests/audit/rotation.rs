@@ -13,13 +13,21 @@ fn config(place: &Place, rotate_bytes: u64, keep: usize) -> AuditConfig {
 
 /// Records requests, a life for each of `lives`.
 fn record(place: &Place, rotate_bytes: u64, keep: usize, lives: &[usize]) {
+    record_and_count(place, rotate_bytes, keep, lives);
+}
+
+/// The same; gives how many files were deleted.
+fn record_and_count(place: &Place, rotate_bytes: u64, keep: usize, lives: &[usize]) -> u64 {
+    let mut deleted = 0;
     for requests in lives {
         let log = AuditLog::open(config(place, rotate_bytes, keep)).expect("it opens");
         for number in 0..*requests {
             request(&log, &number.to_string());
         }
         log.close().expect("it closes");
+        deleted += log.status().files_deleted;
     }
+    deleted
 }
 
 #[test]
@@ -51,9 +59,13 @@ fn a_record_that_is_larger_than_a_file_has_a_file_alone() {
 #[test]
 fn only_so_many_full_files_are_kept() {
     let place = Place::new();
-    record(&place, 2_000, 3, &[40]);
+    let deleted = record_and_count(&place, 2_000, 3, &[40]);
     assert_eq!(place.layout().full().expect("files").len(), 3);
     let verified = place.verify().expect("what is left holds");
+    let all_kept = Place::new();
+    assert_eq!(record_and_count(&all_kept, 2_000, 100, &[40]), 0);
+    let files = u64::try_from(all_kept.layout().full().expect("files").len()).expect("few");
+    assert_eq!(deleted, files - 3, "each one that goes is counted");
     assert!(verified.first > 1 && verified.head.map(|head| head.seq) == Some(42), "{verified:?}");
 }
 

@@ -8,20 +8,26 @@ pub(super) fn human(record: &Record) -> String {
     if record.stage == "log" {
         return of_log(record);
     }
-    let mut line = format!("{}  {}", plain(&record.time), who(record));
+    let mut line = plain(&record.time);
     let mut add = |text: &str| {
         line.push_str("  ");
         line.push_str(text);
     };
+    if let Some(gateway) = &record.gateway {
+        add(&plain(gateway));
+    }
+    add(&who(record));
     if let Some(decision) = &record.decision {
         add(&plain(decision));
     }
     if record.action.is_some() {
         add(&what(record));
     }
-    if let Some(cluster) = &record.cluster {
-        let target = record.target.as_deref().unwrap_or_default();
-        add(&format!("in {} ({})", plain(cluster), plain(target)));
+    match (&record.cluster, &record.target) {
+        _ if record.gateway.as_deref() == Some(ENROL) => add(&certificate(record)),
+        (Some(cluster), Some(target)) => add(&format!("in {} ({})", plain(cluster), plain(target))),
+        (Some(cluster), None) => add(&format!("in {}", plain(cluster))),
+        (None, _) => {}
     }
     add(&ending(record));
     if let Some(rule) = &record.rule {
@@ -33,11 +39,26 @@ pub(super) fn human(record: &Record) -> String {
     line
 }
 
+/// The way in of agents that ask for a certificate.
+const ENROL: &str = "enrol";
+
+/// Who, and from where.
 fn who(record: &Record) -> String {
-    match (&record.user, record.identity.as_deref()) {
+    let name = match (&record.user, record.identity.as_deref()) {
         (Some(user), _) => plain(user),
         (None, Some("anonymous")) => "(anonymous)".to_owned(),
         (None, _) => "(unknown)".to_owned(),
+    };
+    match &record.source {
+        Some(source) => format!("{name} from {}", plain(source)),
+        None => name,
+    }
+}
+
+fn certificate(record: &Record) -> String {
+    match &record.cluster {
+        Some(cluster) => format!("a certificate for {}", plain(cluster)),
+        None => "a certificate".to_owned(),
     }
 }
 
@@ -81,7 +102,8 @@ fn ending(record: &Record) -> String {
     if let Some(duration) = record.duration_ms {
         let _ = write!(line, "{duration}ms ");
     }
-    if let (Some(up), Some(down)) = (record.bytes_up, record.bytes_down) {
+    let moves_bytes = record.gateway.as_deref() != Some(ENROL);
+    if let (Some(up), Some(down), true) = (record.bytes_up, record.bytes_down, moves_bytes) {
         let _ = write!(line, "{up}B up {down}B down ");
     }
     line.trim_end().to_owned()
@@ -93,11 +115,36 @@ fn of_log(record: &Record) -> String {
         "start" => "the log was opened".to_owned(),
         "stop" => "the log was closed".to_owned(),
         "dropped" => format!("{} requests were not recorded", record.count.unwrap_or_default()),
+        "strangers" => {
+            let most = match (&record.source, record.from_source) {
+                (Some(source), Some(count)) => format!(", {count} of them from {}", plain(source)),
+                _ => String::new(),
+            };
+            let count = record.left_out.unwrap_or_default();
+            format!("{count} requests of strangers have no record of their own: they were too many{most}")
+        }
+        "policy" | "authentication" | "shadow_policy" => file(event, record),
+        "api_key_created" | "api_key_revoked" => {
+            let [id, user] =
+                [&record.credential, &record.user].map(|field| plain(field.as_deref().unwrap_or_default()));
+            let done = if event == "api_key_created" { "made" } else { "revoked" };
+            format!("the API key {id} of {user} was {done}")
+        }
         "torn" => format!("a crash left {} bytes of an unfinished line", record.bytes.unwrap_or_default()),
         "lost" => "records are missing that were there".to_owned(),
         other => plain(other),
     };
     format!("{}  -- {what}", plain(&record.time))
+}
+
+/// Which file counts, or why it does not.
+fn file(event: &str, record: &Record) -> String {
+    let file = plain(record.file.as_deref().unwrap_or_default());
+    match (&record.problem, &record.sha256) {
+        (Some(problem), _) => format!("the {event} file {file} does not count: {}", plain(problem)),
+        (None, Some(digest)) => format!("the {event} file {file} counts, SHA-256 {}", plain(digest)),
+        (None, None) => format!("the {event} file {file} counts"),
+    }
 }
 
 /// Text without what a terminal would take for an order.
@@ -140,6 +187,24 @@ mod tests {
             (
                 r#"{"time":"T","stage":"ended","identity":"unknown","end":"cut","duration_ms":9}"#,
                 "T  (unknown)  ended cut 9ms",
+            ),
+            (
+                r#"{"time":"T","stage":"request","gateway":"http","identity":"unknown","source":"10.0.0.9","status":401,"duration_ms":0}"#,
+                "T  http  (unknown) from 10.0.0.9  401 0ms",
+            ),
+            (
+                r#"{"time":"T","stage":"request","gateway":"enrol","identity":"user","user":"cluster:c1","source":"10.0.0.9",
+                "cluster":"c1","decision":"allowed","rule":"join token 5f","status":0,"bytes_up":0,"bytes_down":0,"duration_ms":7,"end":"clean"}"#,
+                "T  enrol  cluster:c1 from 10.0.0.9  allowed  a certificate for c1  7ms  rule: join token 5f",
+            ),
+            (
+                r#"{"time":"T","stage":"request","gateway":"enrol","identity":"unknown","source":"10.0.0.9",
+                "decision":"denied","rule":"join token 5f","status":0,"bytes_up":0,"bytes_down":0,"duration_ms":7,"end":"error","error":"MCT-E: no"}"#,
+                "T  enrol  (unknown) from 10.0.0.9  denied  a certificate  7ms  rule: join token 5f  error: MCT-E: no",
+            ),
+            (
+                r#"{"time":"T","stage":"log","event":"strangers","left_out":9,"sources":2,"source":"10.0.0.9","from_source":8}"#,
+                "T  -- 9 requests of strangers have no record of their own: they were too many, 8 of them from 10.0.0.9",
             ),
             (r#"{"time":"T","stage":"log","event":"dropped","count":4}"#, "T  -- 4 requests were not recorded"),
         ] {

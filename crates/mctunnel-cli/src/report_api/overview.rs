@@ -3,7 +3,7 @@
 use super::{
     ReportApi,
     asked::Parameters,
-    rights::{Whereabouts, admit, destination},
+    rights::{Wanted, Whereabouts, destination},
 };
 use crate::{
     cluster_line::{ClusterLine, Tunnel},
@@ -23,10 +23,11 @@ impl ReportApi {
     pub(crate) async fn clusters(&self, asking: &Asking<'_>) -> Result<Page, NoPage> {
         Parameters::read(asking.query, Route::Clusters)?;
         let reading = self.reading()?;
-        let all = self.clusters_known().await?;
+        let all = self.clusters.all().await?;
         let place = Whereabouts::default();
         // Held until the list is made; it does not go on.
-        let _permit = admit(asking, &all, &[STATUS], &place)?;
+        let (clusters, kinds) = (Arc::clone(&all), vec![STATUS.to_owned()]);
+        let _permit = self.admit(asking, Wanted { clusters, kinds, place: place.clone() }).await?;
         let (viewer, action) = (asking.viewer(), place.takes(STATUS));
         let latest = Arc::clone(&self.latest);
         let tunnels: BTreeMap<ClusterName, Tunnel> =

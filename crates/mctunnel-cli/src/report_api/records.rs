@@ -3,14 +3,17 @@
 use super::{
     Reading, ReportApi,
     asked::{Asked, Form},
-    rights::{Sight, Whereabouts, admit},
+    rights::{Sight, Wanted, Whereabouts},
 };
 use crate::{hub_pages::Route, report_endpoint::OWN_KINDS, reports::LineForm};
 use mctunnel::{
     gateway::http::{Asking, NoPage, Page, PageEnded, PageWriter, Viewer},
     report::{Kind, Query, StoredRecord},
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 impl ReportApi {
     /// Records of a kind, or of all.
@@ -27,8 +30,8 @@ impl ReportApi {
     async fn records(&self, asking: &Asking<'_>, asked: Asked) -> Result<Page, NoPage> {
         let reading = self.reading()?;
         let clusters = match &asked.cluster {
-            Some(cluster) => vec![cluster.clone()],
-            None => self.clusters_known().await?,
+            Some(cluster) => Arc::from([cluster.clone()]),
+            None => self.clusters.all().await?,
         };
         let there = reading.store.kinds();
         let kinds: BTreeSet<&str> = match &asked.kind {
@@ -36,9 +39,9 @@ impl ReportApi {
             // The agent's own kinds can be asked about before there are any.
             None => there.iter().map(Kind::as_str).chain(OWN_KINDS).collect(),
         };
-        let kinds: Vec<&str> = kinds.into_iter().collect();
+        let kinds = kinds.into_iter().map(str::to_owned).collect();
         let place = Whereabouts { namespace: asked.namespace.clone(), pod: None };
-        let Some(permit) = admit(asking, &clusters, &kinds, &place)? else {
+        let Some(permit) = self.admit(asking, Wanted { clusters, kinds, place }).await? else {
             return Ok(Page::json("{\"items\":[],\"after\":null}"));
         };
         let viewer = asking.viewer();

@@ -1,5 +1,6 @@
 //! What it takes to see a record: what Kubernetes takes for the same, and a resource of our own for what Kubernetes does not have.
 
+use super::ReportApi;
 use mctunnel::{
     ClusterName,
     gateway::Permit,
@@ -8,7 +9,7 @@ use mctunnel::{
 };
 use mctunnel_core::{Action, Decision, Destination, KubeRequest, ResourceRequest, Target, Verb};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The API group of kinds that are not the agent's own.
 const OWN_GROUP: &str = "reports.mctunnel.io";
@@ -48,6 +49,7 @@ impl Whereabouts {
         };
         Action::Kube(KubeRequest::Resource(ResourceRequest {
             verb,
+            plain_verb: None,
             api_group: api_group.to_owned(),
             api_version: "v1".to_owned(),
             resource: resource.to_owned(),
@@ -58,24 +60,44 @@ impl Whereabouts {
     }
 }
 
-/// Lets somebody in who may see some of it in some of the clusters; tells the others what it takes.
-pub(super) fn admit(
-    asking: &Asking<'_>,
-    clusters: &[ClusterName],
-    kinds: &[&str],
-    place: &Whereabouts,
-) -> Result<Option<Permit>, NoPage> {
-    let viewer = asking.viewer();
-    let all = clusters.iter().flat_map(|cluster| kinds.iter().map(move |kind| (cluster, *kind)));
-    let may = |(cluster, kind): &(&ClusterName, &str)| viewer.may_some(&destination(cluster), &place.takes(kind));
-    // The one that is tried in vain is the one that is recorded.
-    let Some((cluster, kind)) = all.clone().find(may).or_else(|| all.clone().next()) else { return Ok(None) };
-    let action = place.takes(kind);
-    let admitted = asking.admit_some(destination(cluster), action.clone());
-    let (many, named) = (clusters.len() > 1, cluster.as_str());
-    admitted
-        .map(Some)
-        .map_err(|decision| NoPage::Refused(explained(decision, &action, if many { "any cluster" } else { named })))
+/// What somebody wants to see some of.
+pub(super) struct Wanted {
+    pub(super) clusters: Arc<[ClusterName]>,
+    pub(super) kinds: Vec<String>,
+    pub(super) place: Whereabouts,
+}
+
+impl ReportApi {
+    /// Lets somebody in who may see some of it in some of the clusters; tells the others what it takes. Who may nothing takes its place
+    /// among what it may do at once like everybody, and before it is found out: that takes a decision for each cluster and kind.
+    pub(super) async fn admit(&self, asking: &Asking<'_>, wanted: Wanted) -> Result<Option<Permit>, NoPage> {
+        // The one that is tried in vain is the one that is recorded.
+        let tried = wanted.clusters.first().cloned().zip(wanted.kinds.first().cloned());
+        let Some((cluster, kind)) = tried else { return Ok(None) };
+        let held = asking.within_limits(destination(&cluster), wanted.place.takes(&kind)).map_err(NoPage::Refused)?;
+        let (many, place) = (wanted.clusters.len() > 1, wanted.place.clone());
+        let found = self.first_allowed(asking.viewer(), wanted).await?;
+        let (cluster, kind) = found.unwrap_or((cluster, kind));
+        let action = place.takes(&kind);
+        let admitted = asking.admit_some_at(held, destination(&cluster), action.clone());
+        let whereabouts = if many { "any cluster" } else { cluster.as_str() };
+        admitted.map(Some).map_err(|decision| NoPage::Refused(explained(decision, &action, whereabouts)))
+    }
+
+    /// The first of which the client may see some. There may be many to ask about, so nobody else waits for it.
+    async fn first_allowed(&self, viewer: Viewer, wanted: Wanted) -> Result<Option<(ClusterName, String)>, NoPage> {
+        let undecided = |reason: String| NoPage::NotNow(format!("it cannot be decided: {reason}"));
+        let turn = Arc::clone(&self.deciders).acquire_owned().await.map_err(|error| undecided(error.to_string()))?;
+        let deciding = tokio::task::spawn_blocking(move || {
+            // Held by who decides, also when the client is gone.
+            let _turn = turn;
+            let Wanted { clusters, kinds, place } = wanted;
+            let all = clusters.iter().flat_map(|cluster| kinds.iter().map(move |kind| (cluster, kind)));
+            let mut all = all.map(|(cluster, kind)| (cluster.clone(), kind.clone()));
+            all.find(|(cluster, kind)| viewer.may_some(&destination(cluster), &place.takes(kind)))
+        });
+        deciding.await.map_err(|error| undecided(error.to_string()))
+    }
 }
 
 /// A refusal that says what it takes.

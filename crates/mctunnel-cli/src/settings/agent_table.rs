@@ -2,6 +2,11 @@
 
 use super::table::{Places, Setting, many, one, switch};
 
+/// Names that others give, as a directory has them: with commas and semicolons in them, and never with an end of line.
+const fn names(key: &'static str, value: &'static str, help: &'static str) -> Setting {
+    Setting { separator: '\n', ..many(key, value, help) }
+}
+
 pub(super) const AGENT: &[Setting] = &[
     one(
         "join_token",
@@ -76,12 +81,16 @@ pub(super) const AGENT: &[Setting] = &[
         None,
         "That token; else the kubeconfig's, or in a pod its service account's. Read again every 10 s",
     ),
-    many(
+    names(
         "impersonate_user",
         "USER",
-        "Speak for this user, shown with its groups that are listed; may be given many times. Without any list, for all but 'system:', of which each has to be listed",
+        "Speak for this user, shown with its groups that are listed; may be given many times, in the variable one a line.          Without any list, for all but 'system:', of which each has to be listed",
     ),
-    many("impersonate_group", "GROUP", "Speak for members of this group; may be given many times"),
+    names(
+        "impersonate_group",
+        "GROUP",
+        "Speak for members of this group; may be given many times, in the variable one a line",
+    ),
     switch("deny_kube_api", "Do not let streams reach the kube-apiserver, only services"),
     many(
         "pin_service",

@@ -1,16 +1,15 @@
 //! The settings of each role as the rest of the program uses them: typed and checked.
 
 use super::{
-    ConfigError, JoinBy, congestion::congestion_control, effective::Effective, reports::ReportSettings,
-    service_ca::ServiceCa,
+    ConfigError, JoinBy, audit::audit_settings, congestion::congestion_control, effective::Effective,
+    reports::ReportSettings, service_ca::ServiceCa,
 };
 use crate::{
-    audit_sinks::{AuditSettings, AuditTo, WebhookSettings},
+    audit_sinks::AuditSettings,
     report_sinks::SinkSettings,
     trust::{self, Files, UnclearTrust},
 };
 use mctunnel::{AllowList, Host, ProxySettings, core::target::Label, report::Retention, tunnel::CongestionControl};
-use mctunnel_audit::OnFull;
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 use tracing_subscriber::EnvFilter;
 
@@ -223,45 +222,6 @@ pub(crate) struct AgentSettings {
     pub(crate) proxy: ProxySettings,
     pub(crate) cluster: ClusterSettings,
     pub(crate) congestion_control: CongestionControl,
-}
-
-fn audit_settings(effective: &Effective, has_policy: bool) -> anyhow::Result<AuditSettings> {
-    let to = match effective.required("audit_log")? {
-        "off" => AuditTo::Off,
-        "stdout" => AuditTo::Stdout,
-        "auto" if has_policy => AuditTo::DataDir,
-        "auto" => AuditTo::Off,
-        path => AuditTo::File(path.into()),
-    };
-    let on_full = match effective.required("audit_on_full")? {
-        "refuse" => OnFull::Refuse,
-        "drop-and-count" => OnFull::DropAndCount,
-        other => {
-            let problem = format!("{other:?} is neither refuse nor drop-and-count");
-            return Err(effective.bad_value("audit_on_full", problem).into());
-        }
-    };
-    let queue = effective.required("audit_webhook_queue")?;
-    let queue: NonZeroUsize = queue
-        .parse()
-        .map_err(|_| effective.bad_value("audit_webhook_queue", format!("{queue:?} is not a number of records")))?;
-    let (ca, authorization_file) =
-        (effective.path("audit_webhook_ca"), effective.path("audit_webhook_authorization_file"));
-    let half = |given| Err(UnclearTrust::NoWebhook { given });
-    let webhook = match effective.text("audit_webhook") {
-        Some(url) => {
-            let webhook = WebhookSettings { url: url.to_owned(), ca, authorization_file, queue: queue.get() };
-            if webhook.shows_its_secret() {
-                let problem = "what the webhook is shown could be read on the way: write https://";
-                return Err(effective.bad_value("audit_webhook", problem).into());
-            }
-            Some(webhook)
-        }
-        None if ca.is_some() => half("--audit-webhook-ca")?,
-        None if authorization_file.is_some() => half("--audit-webhook-authorization-file")?,
-        None => None,
-    };
-    Ok(AuditSettings { to, webhook, on_full })
 }
 
 /// A certificate has to live long enough to be used.

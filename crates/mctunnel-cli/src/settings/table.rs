@@ -162,6 +162,13 @@ const HUB: &[Setting] = &[
         Some("auto"),
         "Where every request is recorded: a file, 'stdout', 'off', or 'auto': the data directory once there is a policy",
     ),
+    one("audit_file_size", "SIZE", Some("100MiB"), "The size at which the next file of the audit log is begun"),
+    one(
+        "audit_keep",
+        "N",
+        Some("10"),
+        "How many full files of the audit log are kept; with one more, the oldest is deleted, and its records are gone",
+    ),
     one(
         "audit_webhook",
         "URL",
@@ -206,7 +213,12 @@ const HUB: &[Setting] = &[
         "Services of the hub's side that clusters may reach through their tunnels: a YAML file, watched. Without it there are none",
     ),
     one("admin_listen", "ADDR", Some("127.0.0.1:9090"), "Where /metrics, /healthz and /readyz are, or 'off'"),
-    many("hub_name", "NAME", "A further DNS name or IP address for the hub's certificate; may be given many times"),
+    many(
+        "hub_name",
+        "NAME",
+        "A DNS name or IP address under which clients reach the hub, for its certificate; may be given many times. \
+         Clients that come in as nobody are served under these alone",
+    ),
     one(
         "agent_cert_ttl",
         "TIME",

@@ -358,3 +358,14 @@ fn the_document_has_every_setting() {
         }
     }
 }
+
+#[test]
+fn t16_a_name_with_commas_stays_one_name() {
+    for (key, variable) in
+        [("impersonate_group", "MCTUNNEL_IMPERSONATE_GROUP"), ("impersonate_user", "MCTUNNEL_IMPERSONATE_USER")]
+    {
+        let given = |text: &str| merged::<AgentRole>("", &[(variable, text)], &[]).texts(key).to_vec();
+        assert_eq!(given("CN=admins,OU=ops"), ["CN=admins,OU=ops"]);
+        assert_eq!(given("CN=a,OU=ops\n\n CN=b;OU=ops \n"), ["CN=a,OU=ops", "CN=b;OU=ops"]);
+    }
+}
