@@ -11,10 +11,11 @@ use crate::{
 };
 use mctunnel_core::{
     ClusterName, Happening,
+    clusters::Standing,
     h2_meter::{Limits, Metered},
 };
 use mctunnel_identity::{
-    AgentIdentity, ENROL_ALPN,
+    AgentIdentity, ENROL_ALPN, IssuedBy,
     enrolment::{Enrolment, wire::RENEW_PATH},
 };
 use mctunnel_tunnel::{
@@ -166,33 +167,47 @@ impl Hub {
             let io = greeted.into_stream(authority.enrol_config()).await.map_err(tls_failed)?;
             return Ok(Greeted::Stranger(metered(io), Arc::clone(enrolment)));
         }
-        let config = authority.server_config().map_err(|error| turned_away(error.code().code, error.to_string()))?;
-        let io = greeted.into_stream(config).await.map_err(tls_failed)?;
+        // A peer may take its time for the last message: what it showed is judged as it was when it began.
+        let tls = authority.agent_tls();
+        let io = greeted.into_stream(tls.config()).await.map_err(tls_failed)?;
         let certificates = io.get_ref().1.peer_certificates().unwrap_or_default();
-        let own_ca = authority.is_of_own_ca(certificates);
+        let own = match tls.issuer_of(certificates) {
+            Some(IssuedBy::Hub) => None,
+            Some(IssuedBy::Own(chain)) => Some(chain),
+            None => return Err(turned_away(codes::TLS.code, "the certificate ended during the handshake")),
+        };
         let agent = AgentIdentity::from_certificates(certificates);
         let agent = agent.map_err(|error| turned_away(error.code().code, error.to_string()))?;
-        Ok(Greeted::Agent(metered(io), Peer { agent, own_ca }))
+        Ok(Greeted::Agent(metered(io), Peer { agent, own }))
     }
 
     /// The certificate must be one this hub issued to that cluster, and the call must not claim to be another.
     async fn check_claims(&self, call: Call<Io>, peer: &Peer) -> Result<Call<Io>, TurnedAway> {
-        let agent = &peer.agent;
-        let claim = call.header("x-mctunnel-cluster").map(|claim| claim.is_none_or(|c| c == agent.cluster.as_str()));
-        let refusal = if claim != Ok(true) {
-            Some((codes::NAME.code, format!("the certificate is for {}, the call claims another name", agent.cluster)))
-        } else if !self.admits(peer).await {
-            Some((
+        let cluster = &peer.agent.cluster;
+        let claim = call.header("x-mctunnel-cluster").map(|claim| claim.is_none_or(|c| c == cluster.as_str()));
+        let stands = if claim == Ok(true) { Some(self.stands(peer).await) } else { None };
+        let (status, code, reason) = match stands {
+            None => (
+                Status::PermissionDenied,
+                codes::NAME.code,
+                format!("the certificate is for {cluster}, the call claims another name"),
+            ),
+            Some(Standing::Refused) => (
+                Status::PermissionDenied,
                 codes::REVOKED.code,
-                format!("{} is not a cluster of this hub, or its certificate was revoked or replaced", agent.cluster),
-            ))
-        } else if self.inner.stopping.is_cancelled() {
-            Some((codes::STOPPING.code, "this hub is about to stop".to_owned()))
-        } else {
-            None
+                format!("{cluster} is not a cluster of this hub, or its certificate was revoked or replaced"),
+            ),
+            Some(Standing::Unknown(reason)) => {
+                // The paths of the hub are not the agent's business.
+                self.inner.observe(&Happening::ClusterUnread { cluster: cluster.clone(), reason });
+                let reason = format!("what this hub has about {cluster} cannot be read just now; try again");
+                (Status::Unavailable, codes::UNREAD.code, reason)
+            }
+            Some(Standing::Admitted) if self.inner.stopping.is_cancelled() => {
+                (Status::Unavailable, codes::STOPPING.code, "this hub is about to stop".to_owned())
+            }
+            Some(Standing::Admitted) => return Ok(call),
         };
-        let Some((code, reason)) = refusal else { return Ok(call) };
-        let status = if code == codes::STOPPING.code { Status::Unavailable } else { Status::PermissionDenied };
         let _ = tokio::time::timeout(GOODBYE, call.refuse(status, &format!("{code}: {reason}"))).await;
         Err(turned_away(code, reason))
     }

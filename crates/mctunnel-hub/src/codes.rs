@@ -48,6 +48,12 @@ pub(crate) const REVOKED: ErrorCode = ErrorCode {
     remedy: "make a new bundle with 'mctunnel cluster add NAME --reissue', or stop the old agent",
 };
 
+/// What the hub has about the cluster cannot be read just now, so nobody new is let in by it.
+pub(crate) const UNREAD: ErrorCode = ErrorCode {
+    code: "MCT-ADMIT-UNREAD",
+    remedy: "the hub's log says why, as too many open files or a file of another user; the agent tries again by itself",
+};
+
 /// An agent came while the hub was draining.
 pub(crate) const STOPPING: ErrorCode =
     ErrorCode { code: "MCT-ADMIT-STOPPING", remedy: "none needed: the agent tries again by itself" };

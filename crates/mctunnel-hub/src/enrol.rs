@@ -10,7 +10,7 @@ use crate::{
 };
 use mctunnel_core::{ClusterName, Happening};
 use mctunnel_identity::{
-    EnrolError,
+    EnrolError, TokenId,
     enrolment::{
         Enrolment, Issued, RefusalKind,
         wire::{self, ENROL_PATH, MOST_MESSAGE_BYTES},
@@ -59,12 +59,17 @@ impl Hub {
         };
         let _turn = self.inner.enrolments.acquire().await;
         let (issuing, evidence, source) = (Arc::clone(enrolment), asker.evidence.clone(), asker.source());
+        let token = token_of(request.evidence.as_ref());
         let runtime = Handle::current();
         // Waits for the disk, and perhaps for somebody who has to be asked. It is recorded there: the peer may be gone meanwhile.
         let answer = spawn_blocking(move || {
             let answer = runtime.block_on(issuing.enrol_from(request, source));
-            if let Ok((issued, vouched)) = &answer {
-                entry.by(&issued.cluster, ENROL, &vouched.by);
+            match &answer {
+                Ok((issued, vouched)) => {
+                    entry.by(&issued.cluster, ENROL, &vouched.by);
+                    entry.about(Some(issued.cluster.clone()));
+                }
+                Err(refusal) => entry.about(issuing.cluster_of_refused(token, refusal)),
             }
             record(entry, &evidence, answer.as_ref().err());
             answer
@@ -94,14 +99,15 @@ impl Hub {
         let asker = Asker { peer, cluster, evidence: format!("certificate {}", agent.agent.serial) };
         let Some(entry) = self.entry_of(&asker) else { return self.refuse_unrecorded(call, &asker).await };
         let decoded = wire::decode::<wire::RenewRequest>(call.message());
-        let request =
-            match decoded.and_then(|request| if agent.own_ca { Err(EnrolError::NotOurs) } else { Ok(request) }) {
-                Ok(request) => request,
-                Err(error) => {
-                    record(entry, &asker.evidence, Some(&error));
-                    return self.refuse_to_issue(call, &asker, &error).await;
-                }
-            };
+        let request = match decoded
+            .and_then(|request| if agent.own.is_some() { Err(EnrolError::NotOurs) } else { Ok(request) })
+        {
+            Ok(request) => request,
+            Err(error) => {
+                record(entry, &asker.evidence, Some(&error));
+                return self.refuse_to_issue(call, &asker, &error).await;
+            }
+        };
         let _turn = self.inner.enrolments.acquire().await;
         let (issuing, identity, evidence) = (Arc::clone(enrolment), agent.agent.clone(), asker.evidence.clone());
         let answer = spawn_blocking(move || {
@@ -129,6 +135,7 @@ impl Hub {
         let mut entry = Entry::begin(&*self.inner.audit, ENROL, asker.source()).ok()?;
         if let Some(cluster) = &asker.cluster {
             entry.by(cluster, "tunnel", &asker.evidence);
+            entry.about(Some(cluster.clone()));
         }
         Some(entry)
     }
@@ -181,12 +188,19 @@ fn record(entry: Entry, evidence: &str, refusal: Option<&EnrolError>) {
 /// What a request brought as evidence, without anything secret.
 fn name_of(evidence: Option<&wire::Evidence>) -> String {
     match evidence {
-        Some(wire::Evidence::JoinToken(token)) => {
-            let id = mctunnel_identity::TokenId::from_bytes(&token.id);
-            id.map_or_else(|| "a join token without an id".to_owned(), |id| format!("join token {id}"))
+        Some(wire::Evidence::JoinToken(_)) => {
+            token_of(evidence).map_or_else(|| "a join token without an id".to_owned(), |id| format!("join token {id}"))
         }
         Some(wire::Evidence::ServiceAccountToken(_)) => "a ServiceAccount token".to_owned(),
         None => "nothing".to_owned(),
+    }
+}
+
+/// Which join token a request brought, if it is one.
+fn token_of(evidence: Option<&wire::Evidence>) -> Option<TokenId> {
+    match evidence {
+        Some(wire::Evidence::JoinToken(token)) => TokenId::from_bytes(&token.id),
+        Some(wire::Evidence::ServiceAccountToken(_)) | None => None,
     }
 }
 

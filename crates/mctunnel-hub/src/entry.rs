@@ -26,11 +26,12 @@ impl Entry {
             gateway,
             identity: None,
             source,
+            cluster: None,
             destination: None,
             action: None,
             decision: None,
         };
-        Ok(Self { slot: audit.begin()?, subject, since: Instant::now() })
+        Ok(Self { slot: audit.begin_from(source)?, subject, since: Instant::now() })
     }
 
     /// Takes its place for a stream that a cluster opened.
@@ -50,6 +51,11 @@ impl Entry {
         let mut user = User::new(format!("cluster:{cluster}"), provider);
         user.credential = credential.into();
         self.subject.identity = Some(user.into());
+    }
+
+    /// The cluster it is about, where there is nothing in it that is asked for.
+    pub(crate) fn about(&mut self, cluster: Option<ClusterName>) {
+        self.subject.cluster = cluster;
     }
 
     pub(crate) fn started(&mut self) {

@@ -83,7 +83,7 @@ impl AgentStore {
         let file = IdentityFile::from(agent);
         #[expect(clippy::expect_used, reason = "strings and numbers always serialise")]
         let text = Secret::new(serde_json::to_string_pretty(&file).expect("plain values"));
-        private_file::write(&self.dir.join(IDENTITY), text.expose(), IfExists::Replace)?;
+        private_file::write_kept(&self.dir.join(IDENTITY), text.expose(), IfExists::Replace)?;
         match fs::remove_file(self.dir.join(PENDING)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(IdentityError::file("remove", &self.dir.join(PENDING))(error))
@@ -99,7 +99,7 @@ impl AgentStore {
         }
         private_file::create_directory(&self.dir)?;
         let key = AgentKey::generate()?;
-        private_file::write(&self.dir.join(PENDING), key.to_pem().expose(), IfExists::Replace)?;
+        private_file::write_kept(&self.dir.join(PENDING), key.to_pem().expose(), IfExists::Replace)?;
         Ok(key)
     }
 

@@ -3,6 +3,7 @@
 //! It issues the hub's server certificate and the agents' certificates. It does not decide which clusters exist
 //! (see [`crate::ClusterFiles`]) and keeps no list of what it issued.
 
+mod agent_tls;
 mod issue;
 mod own_ca;
 mod pki_files;
@@ -10,11 +11,12 @@ mod rotation;
 mod server_names;
 mod snapshot;
 
+pub use agent_tls::{AgentTls, IssuedBy, OwnChain};
 pub use rotation::Rotation;
 
 use crate::{
     CaPin, IdentityError, RecordedCertificate,
-    clock::{SharedClock, SystemClock, as_tls_time},
+    clock::{SharedClock, SystemClock},
     private_file, tls,
 };
 use mctunnel_core::{ClusterName, Secret};
@@ -116,10 +118,11 @@ impl HubAuthority {
         tls::gateway_for(Arc::new(Showing(Arc::clone(&self.shared))), authorities)
     }
 
-    /// Whether a chain that passed [`HubAuthority::server_config`] leads to the operator's own CA and not to the hub's.
+    /// Whether a chain leads to the operator's own CA and not to the hub's. For one that was shown in a handshake, ask the [`AgentTls`] of
+    /// that handshake.
     #[must_use]
     pub fn is_of_own_ca(&self, certificates: &[CertificateDer<'_>]) -> bool {
-        self.current().is_of_own_ca(certificates, as_tls_time(self.shared.clock.unix_now()))
+        matches!(self.agent_tls().issuer_of(certificates), Some(IssuedBy::Own(_)))
     }
 
     /// Issues a certificate with a new key for the agent of a cluster.
@@ -212,10 +215,29 @@ impl Opening {
 
     /// See [`HubAuthority::open_or_create`].
     pub fn open_or_create(self) -> Result<HubAuthority, IdentityError> {
-        let names = ServerNames::parse(&self.names)?;
         private_file::create_directory(&self.data_dir)?;
+        self.load(Occasion::Opening)
+    }
+
+    /// Whether there is no authority yet, so that [`Opening::open_or_create`] would make one.
+    pub fn is_new(&self) -> Result<bool, IdentityError> {
+        let dir = pki_files::dir(&self.data_dir);
+        Ok(!dir.try_exists().map_err(IdentityError::file("read", &dir))?)
+    }
+
+    /// Opens the authority there is and makes none: for those who say something about a hub, and may have mistyped where it is. The
+    /// hub's certificate keeps the names it has.
+    pub fn open(self) -> Result<HubAuthority, IdentityError> {
+        if self.is_new()? {
+            return Err(IdentityError::NoAuthority { data_dir: self.data_dir });
+        }
+        self.load(Occasion::Running)
+    }
+
+    fn load(self, occasion: Occasion) -> Result<HubAuthority, IdentityError> {
+        let names = ServerNames::parse(&self.names)?;
         let Self { data_dir, agent_ca, clock, .. } = self;
-        let snapshot = Snapshot::load(&data_dir, agent_ca.as_deref(), &names, &clock, Occasion::Opening)?;
+        let snapshot = Snapshot::load(&data_dir, agent_ca.as_deref(), &names, &clock, occasion)?;
         let opened_with = snapshot.authorities_pem().into();
         let current = RwLock::new(Arc::new(snapshot));
         let shared = Shared { data_dir, names, agent_ca, clock, current };

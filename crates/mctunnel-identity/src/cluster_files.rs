@@ -2,23 +2,20 @@
 //!
 //! So a cluster added, renewed, revoked or removed by another process counts at once. It holds no keys.
 
+mod ports;
 mod record;
 
 pub use record::{ClusterRecord, RecordedCertificate};
 
 use crate::{
-    CaPin, ClusterLedger, EnrolError, FindCluster, IdentityError, ServiceAccount,
+    CaPin, IdentityError, ServiceAccount,
     clock::{SharedClock, SystemClock},
     file_lock,
     private_file::{self, IfExists},
 };
-use mctunnel_core::{
-    ClusterName, Clusters,
-    clusters::{Labels, Renewed},
-};
+use mctunnel_core::ClusterName;
 use record::{RecordFile, new_epoch};
 use std::{
-    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -32,6 +29,16 @@ use std::{
 pub struct ClusterFiles {
     dir: PathBuf,
     clock: SharedClock,
+}
+
+/// What there is of the list: one record that cannot be read is nothing to the others.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ClusterList {
+    /// The clusters whose records can be read, by name.
+    pub clusters: Vec<ClusterRecord>,
+    /// The others, each with what is wrong. They stand for nobody.
+    pub unread: Vec<(ClusterName, IdentityError)>,
 }
 
 impl ClusterFiles {
@@ -68,14 +75,16 @@ impl ClusterFiles {
     /// Makes sure that the cluster is known, and gives its epoch: what is promised to the cluster counts until that changes.
     pub fn ensure(&self, cluster: &ClusterName) -> Result<String, IdentityError> {
         let _lock = self.lock()?;
-        let mut record = match self.find(cluster)? {
-            Some(record) => record,
+        let record = match self.find(cluster)? {
+            // Nothing is written that does not change: a running hub stands on this file.
+            Some(record) if !record.epoch.is_empty() => return Ok(record.epoch),
+            // A record of an earlier version.
+            Some(mut record) => {
+                record.epoch = new_epoch()?;
+                record
+            }
             None => RecordFile::new(cluster, self.clock.unix_now())?,
         };
-        if record.epoch.is_empty() {
-            // A record of an earlier version.
-            record.epoch = new_epoch()?;
-        }
         self.write(cluster, &record)?;
         Ok(record.epoch)
     }
@@ -155,6 +164,21 @@ impl ClusterFiles {
     pub fn list(&self) -> Result<Vec<ClusterRecord>, IdentityError> {
         let view = |(cluster, record): &(ClusterName, RecordFile)| record.view(cluster);
         Ok(self.records()?.iter().map(view).collect())
+    }
+
+    /// As [`ClusterFiles::list`], without those that cannot be read, which are told apart. Only when it cannot be said which clusters there
+    /// are, that is an error.
+    pub fn list_readable(&self) -> Result<ClusterList, IdentityError> {
+        let mut list = ClusterList { clusters: Vec::new(), unread: Vec::new() };
+        for cluster in self.names()? {
+            match self.find(&cluster) {
+                Ok(Some(record)) => list.clusters.push(record.view(&cluster)),
+                // Removed since the names were read.
+                Ok(None) => {}
+                Err(error) => list.unread.push((cluster, error)),
+            }
+        }
+        Ok(list)
     }
 
     /// The clusters whose agents know no other CA than this one, or of which that cannot be said: they are shut out when it goes.
@@ -239,95 +263,16 @@ impl ClusterFiles {
     }
 
     fn write(&self, cluster: &ClusterName, record: &RecordFile) -> Result<(), IdentityError> {
-        private_file::write(&self.path(cluster), &record.to_json(), IfExists::Replace)
+        private_file::write_kept(&self.path(cluster), &record.to_json(), IfExists::Replace)
     }
 
     /// Keeps other processes from changing records; reading needs no lock.
     fn lock(&self) -> Result<fs::File, IdentityError> {
-        private_file::create_directory(&self.dir)?;
+        private_file::create_directory_kept(&self.dir)?;
         file_lock::lock(&self.dir.with_extension("lock"))
     }
 
     fn path(&self, cluster: &ClusterName) -> PathBuf {
         self.dir.join(format!("{cluster}.json"))
-    }
-}
-
-// === ports ===
-
-/// Reads the record on the calling thread: one small file, which takes less time than handing the work to another.
-impl Clusters for ClusterFiles {
-    async fn is_known(&self, cluster: &ClusterName) -> bool {
-        self.record(cluster).is_ok()
-    }
-
-    async fn admits(&self, cluster: &ClusterName, serial: &str) -> bool {
-        self.record(cluster).is_ok_and(|record| record.admits(serial))
-    }
-
-    async fn admits_own(&self, cluster: &ClusterName) -> bool {
-        self.record(cluster).is_ok_and(|record| record.own_ca)
-    }
-
-    async fn successor(&self, cluster: &ClusterName, serial: &str) -> Option<Renewed> {
-        self.record(cluster).ok()?.successor(serial)
-    }
-
-    async fn labels(&self, cluster: &ClusterName) -> Labels {
-        self.record(cluster).map(|record| record.labels).unwrap_or_default()
-    }
-}
-
-impl FindCluster for ClusterFiles {
-    fn vouched_for_by(&self, account: &ServiceAccount) -> Result<Option<(ClusterName, String)>, IdentityError> {
-        let mut found = None;
-        for cluster in self.names()? {
-            let record = match self.find(&cluster) {
-                // A damaged record lets nobody vouch for its own cluster, and is nothing to the others.
-                Ok(None) | Err(IdentityError::ClusterRecordInvalid { .. }) => continue,
-                record => record?,
-            };
-            let Some(record) = record.filter(|record| record.is_vouched_for_by(account)) else { continue };
-            if found.is_some() {
-                // Somebody wrote the files by hand.
-                return Ok(None);
-            }
-            found = Some((cluster, record));
-        }
-        let counts = |record: &RecordFile| record.revoked.is_none() && !record.epoch.is_empty();
-        Ok(found.filter(|(_, record)| counts(record)).map(|(cluster, record)| (cluster, record.epoch)))
-    }
-}
-
-impl ClusterLedger for ClusterFiles {
-    fn enrolled(
-        &self,
-        cluster: &ClusterName,
-        epoch: &str,
-        issued: &RecordedCertificate,
-        labels: &BTreeMap<String, String>,
-    ) -> Result<(), EnrolError> {
-        let _lock = self.lock()?;
-        let record = self.find(cluster)?.filter(|record| !epoch.is_empty() && record.epoch == epoch);
-        let mut record = record.ok_or_else(|| EnrolError::ClusterRevoked(cluster.clone()))?;
-        record.list_certificate(issued, None, self.clock.unix_now());
-        record.revoked = None;
-        if !labels.is_empty() {
-            record.labels.clone_from(labels);
-        }
-        Ok(self.write(cluster, &record)?)
-    }
-
-    fn renewed(&self, cluster: &ClusterName, serial: &str, issued: &RecordedCertificate) -> Result<(), EnrolError> {
-        let _lock = self.lock()?;
-        let record = self.find(cluster)?.filter(|record| record.admits(serial));
-        let mut record = record.ok_or_else(|| EnrolError::ClusterRevoked(cluster.clone()))?;
-        record.list_certificate(issued, Some(serial), self.clock.unix_now());
-        Ok(self.write(cluster, &record)?)
-    }
-
-    fn depends_on(&self, authority: &CaPin) -> Result<bool, IdentityError> {
-        let now = self.clock.unix_now();
-        Ok(self.records()?.iter().any(|(_, record)| record.depends_on(authority, now)))
     }
 }

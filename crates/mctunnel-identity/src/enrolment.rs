@@ -9,7 +9,7 @@ pub use error::{EnrolError, RefusalKind, Why};
 pub use evidence::{DynEnrolEvidence, EnrolEvidence, Presented, SharedEvidence, TokenEvidence, Vouched, VouchedFor};
 
 use crate::{
-    AgentIdentity, CaPin, HubAuthority, IdentityError, JoinTokens, RecordedCertificate, ServiceAccount,
+    AgentIdentity, CaPin, HubAuthority, IdentityError, JoinTokens, RecordedCertificate, ServiceAccount, TokenId,
     authority::SignedAgent, clock::DAY, csr::AgentCsr,
 };
 use mctunnel_core::ClusterName;
@@ -155,6 +155,33 @@ impl Enrolment {
         let signed = self.authority.sign_agent(&agent.cluster, &csr.public_key, lifetime)?;
         self.ledger.renewed(&agent.cluster, &agent.serial, &signed.recorded())?;
         Ok(self.issued(&agent.cluster, &signed, lifetime))
+    }
+
+    /// The cluster of somebody who was refused, for the record: of a token that does not count, if its secret was right. Others have
+    /// proven nothing.
+    #[must_use]
+    pub fn cluster_of_refused(&self, token: Option<TokenId>, refusal: &EnrolError) -> Option<ClusterName> {
+        match refusal {
+            EnrolError::ClusterRevoked(cluster) => Some(cluster.clone()),
+            // Only who has the secret is told so.
+            EnrolError::TokenExpired
+            | EnrolError::TokenUsed
+            | EnrolError::TokenRevoked
+            | EnrolError::TokenOfAnotherCluster => {
+                let (token, tokens) = (token?, self.tokens.as_ref()?.list().ok()?);
+                tokens.into_iter().find(|known| known.id == token).map(|known| known.cluster)
+            }
+            EnrolError::TokenUnknown
+            | EnrolError::Csr(_)
+            | EnrolError::LifetimeTooLong
+            | EnrolError::RenewalForAnother
+            | EnrolError::NotOurs
+            | EnrolError::Message(_)
+            | EnrolError::EvidenceNotTaken
+            | EnrolError::EvidenceUnchecked(_)
+            | EnrolError::EvidenceRefused(_)
+            | EnrolError::Hub(_) => None,
+        }
     }
 
     /// Ends a change of CAs when nothing of the old one is in use any more, if told [`Enrolment::retiring_by_itself`]. Gives whether it

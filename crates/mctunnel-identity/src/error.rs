@@ -56,6 +56,18 @@ pub enum IdentityError {
         /// Its permission bits.
         mode: u32,
     },
+    /// The file is for another user alone, who could not read what would be put in its place.
+    #[error("{} is another user's", path.display())]
+    FileOfAnother {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The hub's CA is to be used, and there is none.
+    #[error("there is no CA of a hub in {}", data_dir.display())]
+    NoAuthority {
+        /// The data directory.
+        data_dir: PathBuf,
+    },
     /// The file is there already and was not to be replaced.
     #[error("{} exists already", path.display())]
     FileExists {
@@ -211,7 +223,9 @@ impl IdentityError {
                 "write it anew with 'mctunnel cluster add NAME --reissue', or delete the file",
             ),
             Self::Crypto { .. } => ("MCT-IDENTITY-CRYPTO", "report this with the log"),
-            Self::AccountTaken { .. }
+            Self::FileOfAnother { .. }
+            | Self::NoAuthority { .. }
+            | Self::AccountTaken { .. }
             | Self::HubCaUnusable { .. }
             | Self::TokenInvalid(_)
             | Self::TokenNotThere(_)
@@ -227,6 +241,12 @@ impl IdentityError {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the others are in `code`, which names every variant")]
     fn code_of_enrolment(&self) -> ErrorCode {
         let (code, remedy) = match self {
+            Self::FileOfAnother { .. } => {
+                ("MCT-IDENTITY-FILE-OWNER", "run the command as the user that the hub runs as, or as root")
+            }
+            Self::NoAuthority { .. } => {
+                ("MCT-IDENTITY-NO-CA", "check --data-dir against that of the hub; a hub that starts makes its CA there")
+            }
             Self::AccountTaken { .. } => (
                 "MCT-IDENTITY-ACCOUNT-TAKEN",
                 "use a ServiceAccount for each cluster; 'mctunnel cluster revoke NAME' takes it from the other, with all it has",

@@ -55,6 +55,8 @@ pub struct JoinTokenRecord {
     pub id: TokenId,
     /// For which cluster.
     pub cluster: ClusterName,
+    /// The cluster's epoch when it was made. In another one it gets nothing: the cluster was revoked or removed since.
+    pub epoch: String,
     /// When it was made, in seconds since 1970.
     pub created_unix: i64,
     /// When it ends, in seconds since 1970.

@@ -139,6 +139,20 @@ async fn the_second_use_of_a_one_use_token_is_refused_and_reported() {
         "{refused}"
     );
     assert_eq!(stage.records.all().len(), 2);
+    let c1 = Some("c1".to_owned());
+    assert_eq!(stage.records.about(), [c1.clone(), c1], "whose token it is, is in the record");
+}
+
+#[tokio::test]
+async fn who_has_not_the_secret_of_a_token_does_not_make_a_record_about_its_cluster() {
+    let stage = Stage::new().await;
+    let token = stage.token("c1", 1);
+    let other = stage.token("c2", 1);
+    let guessed = JoinToken { secret: other.secret, ..token };
+    let home = tempfile::tempdir().unwrap();
+    let refused = stage.enrol(&guessed, home.path()).await.unwrap_err();
+    assert!(refused.to_string().contains("MCT-ENROL-TOKEN-UNKNOWN"), "{refused}");
+    assert_eq!(stage.records.about(), [None]);
 }
 
 #[tokio::test]

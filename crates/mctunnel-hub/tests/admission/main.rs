@@ -26,3 +26,5 @@ mod services;
 mod stage;
 #[cfg(test)]
 mod stalled;
+#[cfg(test)]
+mod unread;

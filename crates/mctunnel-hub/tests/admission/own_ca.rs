@@ -83,3 +83,43 @@ async fn t23_the_operators_ca_speaks_for_the_clusters_that_it_was_given() {
     stage.seen.wait("the end", |h| matches!(h, Happening::TunnelDown { .. })).await;
     refused(shown()).await;
 }
+
+#[tokio::test]
+async fn t32_a_ca_that_is_taken_from_the_hub_takes_its_tunnels_with_it() {
+    let ((ca_pem, own), (next_pem, next)) = (authority(), authority());
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("agent-ca.pem");
+    std::fs::write(&file, &ca_pem).unwrap();
+    let hub = HubAuthority::at(dir.path()).agent_ca(&file).open_or_create().unwrap();
+    let mut stage = Stage::start(dir, hub, AGENT_CERTIFICATE_LIFETIME, |_| {}).await;
+    stage.honest_agent("c2").await;
+    let c3 = |params: &mut CertificateParams| params.subject_alt_names = vec![uri("spiffe://mctunnel/cluster/c3")];
+    for name in ["c1", "c3"] {
+        stage.clusters.allow_own_ca(&cluster(name)).unwrap();
+    }
+    let changes = |h: &Happening| matches!(h, Happening::AuthorityChanged { .. });
+    let (mut of_old, _) = FakeAgent::register(&stage, Shown::signed(&own, |_| {}), "one").await;
+    std::fs::write(&file, format!("{ca_pem}{next_pem}")).unwrap();
+    stage.seen.wait_for(1, changes).await;
+    let (mut of_next, _) = FakeAgent::register(&stage, Shown::signed(&next, c3), "two").await;
+    assert!(of_old.is_alive().await);
+
+    std::fs::write(&file, &next_pem).unwrap();
+
+    let is_down = |h: &Happening| matches!(h, Happening::TunnelDown { .. });
+    while stage.seen.count(is_down) == 0 {
+        // It answers what it is asked, or it would be given up.
+        assert!(of_next.is_alive().await);
+        // tidy: sleep because the hub looks at its file, and then at its tunnels, when it is time
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    let down = stage.seen.wait("the end", is_down).await;
+    assert!(
+        matches!(&down, Happening::TunnelDown { cluster, reason, .. }
+            if cluster.as_str() == "c1" && reason.contains("--agent-ca")),
+        "{down:?}"
+    );
+    assert!(of_next.is_alive().await);
+    stage.exchange("c2").await.unwrap();
+    assert_eq!(stage.registered(), ["c2", "c3"]);
+}

@@ -332,17 +332,22 @@ impl Recorder {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Records(Arc<Mutex<Vec<Record>>>, Arc<AtomicBool>);
 
-/// A line, and the bytes up and down that it has.
-type Record = (String, (u64, u64));
+/// A line, the bytes up and down that it has, and the cluster it is about.
+type Record = (String, (u64, u64), Option<ClusterName>);
 
 impl Records {
     pub(crate) fn all(&self) -> Vec<String> {
-        self.0.lock().iter().map(|(line, _)| line.clone()).collect()
+        self.0.lock().iter().map(|(line, ..)| line.clone()).collect()
     }
 
     /// The bytes up and down of each.
     pub(crate) fn moved(&self) -> Vec<(u64, u64)> {
-        self.0.lock().iter().map(|(_, moved)| *moved).collect()
+        self.0.lock().iter().map(|(_, moved, _)| *moved).collect()
+    }
+
+    /// The cluster that each is about.
+    pub(crate) fn about(&self) -> Vec<Option<String>> {
+        self.0.lock().iter().map(|(.., cluster)| Some(cluster.as_ref()?.to_string())).collect()
     }
 
     /// Takes nothing from now on, or again.
@@ -368,6 +373,6 @@ impl AuditSlot for Slot {
         let verb = if decision.is_allowed() { "allowed" } else { "denied" };
         let end = outcome.error.clone().unwrap_or_else(|| "ended cleanly".to_owned());
         let line = format!("{who} {verb} {}: {end}", decision.rule());
-        self.0.0.lock().push((line, (outcome.bytes_up, outcome.bytes_down)));
+        self.0.0.lock().push((line, (outcome.bytes_up, outcome.bytes_down), subject.cluster.clone()));
     }
 }

@@ -84,14 +84,14 @@ pub(super) fn load(dir: &Path) -> Result<Option<PkiFiles>, IdentityError> {
 pub(super) fn create(dir: &Path, files: PkiFiles) -> Result<PkiFiles, IdentityError> {
     let staging = dir.with_extension("new");
     clear(&staging)?;
-    private_file::create_directory(&staging)?;
+    private_file::create_directory_kept(&staging)?;
     for (name, content) in [
         (CA_PEM, files.ca_pem.as_str()),
         (CA_KEY, files.ca_key.expose()),
         (SERVER_PEM, files.server_pem.as_str()),
         (SERVER_KEY, files.server_key.expose()),
     ] {
-        private_file::write(&staging.join(name), content, IfExists::Refuse)?;
+        private_file::write_kept(&staging.join(name), content, IfExists::Refuse)?;
     }
     fs::rename(&staging, dir).map_err(IdentityError::file("create", dir))?;
     sync_parent(dir)?;
@@ -100,7 +100,7 @@ pub(super) fn create(dir: &Path, files: PkiFiles) -> Result<PkiFiles, IdentityEr
 
 /// Replaces the one file that changes by itself in the authority's life.
 pub(super) fn replace_server_certificate(dir: &Path, pem: &str) -> Result<(), IdentityError> {
-    private_file::write(&dir.join(SERVER_PEM), pem, IfExists::Replace)
+    private_file::write_kept(&dir.join(SERVER_PEM), pem, IfExists::Replace)
 }
 
 // === changes of several files ===
@@ -119,11 +119,11 @@ const REMOVE: &str = "remove";
 pub(super) fn commit(dir: &Path, change: &PkiChange) -> Result<(), IdentityError> {
     let staging = dir.with_extension("change.new");
     clear(&staging)?;
-    private_file::create_directory(&staging)?;
+    private_file::create_directory_kept(&staging)?;
     for (name, content) in &change.write {
-        private_file::write(&staging.join(name), content.expose(), IfExists::Refuse)?;
+        private_file::write_kept(&staging.join(name), content.expose(), IfExists::Refuse)?;
     }
-    private_file::write(&staging.join(REMOVE), &change.remove.join("\n"), IfExists::Refuse)?;
+    private_file::write_kept(&staging.join(REMOVE), &change.remove.join("\n"), IfExists::Refuse)?;
     let decided = dir.with_extension("change");
     fs::rename(&staging, &decided).map_err(IdentityError::file("create", &decided))?;
     sync_parent(dir)?;

@@ -1,7 +1,8 @@
 //! The authority as its files are at one moment, read and checked: CAs, the hub's certificate, and the TLS configurations of both.
 
 use super::{
-    SignedAgent, issue, own_ca,
+    SignedAgent, issue,
+    own_ca::{self, OwnCas},
     pki_files::{self, CA_KEY, CA_PEM, NEXT_KEY, NEXT_PEM, PkiFiles, SERVER_KEY, SERVER_PEM, Stamp},
     server_names::ServerNames,
 };
@@ -13,7 +14,7 @@ use crate::{
 use mctunnel_core::{ClusterName, Secret};
 use rcgen::{Issuer, KeyPair, PublicKeyData};
 use rustls::{server::danger::ClientCertVerifier, sign::CertifiedKey};
-use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer, UnixTime};
+use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::{path::Path, sync::Arc, time::Duration};
 
 /// The hub's certificate is renewed when it ends within this time.
@@ -74,10 +75,10 @@ pub(super) struct Snapshot {
     pub(super) certified: Arc<CertifiedKey>,
     pub(super) tunnel: Arc<rustls::ServerConfig>,
     pub(super) enrol: Arc<rustls::ServerConfig>,
-    /// The operator's own CAs for agents.
-    own: Vec<CertificateDer<'static>>,
+    /// The operator's own CAs for agents, if there are any.
+    pub(super) own: Option<OwnCas>,
     /// Verifies by the hub's CAs alone.
-    verifier: Arc<dyn ClientCertVerifier>,
+    pub(super) verifier: Arc<dyn ClientCertVerifier>,
     pub(super) stamp: Stamp,
 }
 
@@ -101,7 +102,7 @@ impl Snapshot {
                 return Err(IdentityError::PkiIncomplete { dir, missing: "all of them".to_owned() });
             }
         };
-        let own = agent_ca.map(own_ca::read).transpose()?.unwrap_or_default();
+        let own = agent_ca.map(own_ca::read).transpose()?;
         let serving = Authority::read(&dir, (CA_PEM, &files.ca_pem), (CA_KEY, &files.ca_key))?;
         let next = match &files.next {
             Some((pem, key)) => Some(Authority::read(&dir, (NEXT_PEM, pem), (NEXT_KEY, key))?),
@@ -123,7 +124,7 @@ impl Snapshot {
         next: Option<Authority>,
         server: CertificateDer<'static>,
         server_key: KeyPair,
-        own: Vec<CertificateDer<'static>>,
+        own: Option<OwnCas>,
         clock: &SharedClock,
         stamp: Stamp,
     ) -> Result<Self, IdentityError> {
@@ -133,8 +134,10 @@ impl Snapshot {
         let hubs: Vec<_> =
             std::iter::once(&serving).chain(&next).map(|authority| authority.certificate.clone()).collect();
         let verifier = tls::agent_verifier(hubs.iter().cloned())?;
-        let any =
-            if own.is_empty() { Arc::clone(&verifier) } else { tls::agent_verifier(hubs.iter().chain(&own).cloned())? };
+        let any = match &own {
+            Some(own) => tls::agent_verifier(hubs.iter().chain(&*own.certificates).cloned())?,
+            None => Arc::clone(&verifier),
+        };
         let tunnel = tls::server(any, Arc::clone(&certified), clock)?;
         let enrol = tls::enrol_server(whole_chain, clock)?;
         Ok(Self { serving, next, server, server_key, certified, tunnel, enrol, own, verifier, stamp })
@@ -167,11 +170,6 @@ impl Snapshot {
         })
     }
 
-    pub(super) fn is_of_own_ca(&self, certificates: &[CertificateDer<'_>], now: UnixTime) -> bool {
-        let Some((leaf, others)) = certificates.split_first() else { return false };
-        !self.own.is_empty() && self.verifier.verify_client_cert(leaf, others, now).is_err()
-    }
-
     /// Whether it is time to renew the hub's certificate.
     pub(super) fn ends_soon(&self, now: i64) -> bool {
         ends_soon(&self.server, now)
@@ -179,7 +177,8 @@ impl Snapshot {
 
     /// Whether the other says the same, whatever its files look like.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.server == other.server && self.own == other.own && self.authorities().eq(other.authorities())
+        let own = |snapshot: &Self| snapshot.own.as_ref().map(|own| Arc::clone(&own.certificates));
+        self.server == other.server && own(self) == own(other) && self.authorities().eq(other.authorities())
     }
 }
 

@@ -20,6 +20,8 @@ pub struct ClusterRecord {
     pub serials: Vec<String>,
     /// When it was added, in seconds since 1970.
     pub added_unix: i64,
+    /// What is promised to the cluster counts as long as this stays: see [`crate::JoinTokenRecord::epoch`].
+    pub epoch: String,
     /// Since when it is out because it was revoked, in seconds since 1970; until somebody lets it in again.
     pub revoked_unix: Option<i64>,
     /// Whether certificates of the operator's own CA may stand for it.
@@ -117,6 +119,7 @@ impl RecordFile {
             cluster: cluster.clone(),
             serials: self.serials.iter().chain(issued).cloned().collect(),
             added_unix: self.added,
+            epoch: self.epoch.clone(),
             revoked_unix: self.revoked,
             own_ca: self.own_ca,
             service_account: self.service_account.as_deref().and_then(ServiceAccount::parse),

@@ -37,6 +37,19 @@ impl JoinTokenFiles {
         self
     }
 
+    /// As [`JoinTokens::list`], without those that cannot be read, and what is wrong with each of these.
+    pub fn list_readable(&self) -> Result<(Vec<JoinTokenRecord>, Vec<IdentityError>), IdentityError> {
+        let (mut tokens, mut unread) = (Vec::new(), Vec::new());
+        for id in self.ids()? {
+            match self.token(id) {
+                Ok(token) => tokens.extend(token),
+                Err(error) => unread.push(error),
+            }
+        }
+        tokens.sort_by_key(|token| (token.created_unix, token.id));
+        Ok((tokens, unread))
+    }
+
     /// Changes a token in one step. What `change` refuses changes nothing.
     fn update<T, E: From<IdentityError>>(
         &self,
@@ -50,7 +63,7 @@ impl JoinTokenFiles {
         let _lock = self.lock()?;
         let Some(mut token) = self.find(id)? else { return Err(unknown()) };
         let changed = change(&mut token)?;
-        private_file::write(&self.path(id), &token.to_json(), IfExists::Replace)?;
+        private_file::write_kept(&self.path(id), &token.to_json(), IfExists::Replace)?;
         Ok(changed)
     }
 
@@ -69,9 +82,30 @@ impl JoinTokenFiles {
         Ok(Some(token))
     }
 
-    /// Those that ended long ago go.
+    fn ids(&self) -> Result<Vec<TokenId>, IdentityError> {
+        let unreadable = || IdentityError::file("read", &self.dir);
+        let entries = match fs::read_dir(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(unreadable())?,
+        };
+        let mut ids = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(unreadable())?.file_name();
+            ids.extend(name.to_str().and_then(|name| name.strip_suffix(".json")).and_then(TokenId::parse));
+        }
+        Ok(ids)
+    }
+
+    /// A token as lists show it; `None` if it is not there any more.
+    fn token(&self, id: TokenId) -> Result<Option<JoinTokenRecord>, IdentityError> {
+        let invalid = |reason| IdentityError::TokenRecordInvalid { path: self.path(id), reason };
+        self.find(id)?.map(|token| token.record().map_err(invalid)).transpose()
+    }
+
+    /// Those that ended long ago go. One that cannot be read stays, and is in nobody's way.
     fn prune(&self, now: i64) -> Result<(), IdentityError> {
-        for token in self.list()?.iter().filter(|token| token.expires_unix.saturating_add(REMEMBERED) < now) {
+        for token in self.list_readable()?.0.iter().filter(|token| token.expires_unix.saturating_add(REMEMBERED) < now)
+        {
             let path = self.path(token.id);
             fs::remove_file(&path).map_err(IdentityError::file("remove", &path))?;
         }
@@ -90,35 +124,19 @@ impl JoinTokenFiles {
 
 impl JoinTokens for JoinTokenFiles {
     fn create(&self, new: NewJoinToken) -> Result<(TokenId, TokenSecret), IdentityError> {
-        private_file::create_directory(&self.dir)?;
+        private_file::create_directory_kept(&self.dir)?;
         let _lock = self.lock()?;
         let now = self.clock.unix_now();
         self.prune(now)?;
         let (id, secret) = (TokenId::random()?, TokenSecret::random()?);
         let token = TokenState::new(id, &secret, new, now);
-        private_file::write(&self.path(id), &token.to_json(), IfExists::Refuse)?;
+        private_file::write_kept(&self.path(id), &token.to_json(), IfExists::Refuse)?;
         Ok((id, secret))
     }
 
     fn list(&self) -> Result<Vec<JoinTokenRecord>, IdentityError> {
-        let unreadable = || IdentityError::file("read", &self.dir);
-        let entries = match fs::read_dir(&self.dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(unreadable())?,
-        };
-        let mut tokens = Vec::new();
-        for entry in entries {
-            let name = entry.map_err(unreadable())?.file_name();
-            let id = name.to_str().and_then(|name| name.strip_suffix(".json")).and_then(TokenId::parse);
-            if let Some(id) = id
-                && let Some(token) = self.find(id)?
-            {
-                let invalid = |reason| IdentityError::TokenRecordInvalid { path: self.path(id), reason };
-                tokens.push(token.record().map_err(invalid)?);
-            }
-        }
-        tokens.sort_by_key(|token| (token.created_unix, token.id));
-        Ok(tokens)
+        let (tokens, unread) = self.list_readable()?;
+        unread.into_iter().next().map_or(Ok(tokens), Err)
     }
 
     fn revoke(&self, id: TokenId) -> Result<(), IdentityError> {

@@ -77,6 +77,7 @@ impl TokenState {
         Ok(JoinTokenRecord {
             id: TokenId::parse(&self.id).ok_or("its id is none")?,
             cluster: self.cluster()?,
+            epoch: self.epoch.clone(),
             created_unix: self.created,
             expires_unix: self.expires,
             uses: self.uses,

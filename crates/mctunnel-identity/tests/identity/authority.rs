@@ -299,3 +299,20 @@ fn common_name(certificate: &X509Certificate<'_>) -> String {
 fn now() -> i64 {
     i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap()
 }
+
+#[test]
+fn who_opens_an_authority_that_is_not_there_makes_none() {
+    let dir = tempfile::tempdir().unwrap();
+    for place in [dir.path().to_owned(), dir.path().join("typo")] {
+        let opened = HubAuthority::at(&place).open();
+        assert!(matches!(&opened, Err(IdentityError::NoAuthority { data_dir }) if *data_dir == place), "{opened:?}");
+        assert!(HubAuthority::at(&place).is_new().unwrap());
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was made");
+    let made = HubAuthority::open_or_create(dir.path(), &["hub.example.com".to_owned()]).unwrap();
+    assert!(!HubAuthority::at(dir.path()).is_new().unwrap());
+    let server = fs::read(dir.path().join("pki/server.pem")).unwrap();
+    let opened = HubAuthority::at(dir.path()).open().unwrap();
+    assert_eq!(opened.pin(), made.pin());
+    assert_eq!(fs::read(dir.path().join("pki/server.pem")).unwrap(), server, "with the names it has");
+}

@@ -1,7 +1,7 @@
 //! The list counts as it lies on disk, and what cannot be read admits nobody.
 
 use crate::forge::{YEAR, cluster};
-use mctunnel_core::Clusters;
+use mctunnel_core::{Clusters, clusters::Standing};
 use mctunnel_identity::{AgentIdentity, ClusterFiles, HubAuthority, IdentityError};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use std::{fs, os::unix::fs::PermissionsExt, sync::Barrier};
@@ -125,4 +125,64 @@ fn of_many_who_add_the_same_cluster_one_succeeds() {
     });
     assert_eq!(added.len(), 1);
     assert_eq!(files.list().unwrap()[0].serials, added);
+}
+
+#[tokio::test]
+async fn t40_a_record_that_cannot_be_read_is_not_one_that_says_no() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = ClusterFiles::new(dir.path());
+    let a = cluster("a");
+    let path = dir.path().join("clusters/a.json");
+    assert_eq!(files.stands(&a, "01").await, Standing::Refused, "there is none");
+    files.add(&a, "01", false).unwrap();
+    files.allow_own_ca(&a).unwrap();
+    let both = async || (files.stands(&a, "01").await, files.stands_own(&a).await);
+    assert_eq!(both().await, (Standing::Admitted, Standing::Admitted));
+    assert_eq!(files.stands(&a, "02").await, Standing::Refused);
+
+    // What cannot be read: a directory, as for root too. And what is damaged.
+    let aside = dir.path().join("aside");
+    fs::rename(&path, &aside).unwrap();
+    assert_eq!(both().await, (Standing::Refused, Standing::Refused), "removed");
+    fs::create_dir(&path).unwrap();
+    let unknown = |(one, other): (Standing, Standing)| {
+        matches!(&one, Standing::Unknown(why) if why.contains("a.json")) && one == other
+    };
+    assert!(unknown(both().await), "{:?}", both().await);
+    assert!(!files.admits(&a, "01").await && !files.admits_own(&a).await, "nobody is let in by it");
+    fs::remove_dir(&path).unwrap();
+    fs::write(&path, "half").unwrap();
+    assert!(unknown(both().await), "{:?}", both().await);
+
+    fs::rename(&aside, &path).unwrap();
+    files.revoke(&a).unwrap();
+    assert_eq!(both().await, (Standing::Refused, Standing::Refused));
+}
+
+#[test]
+fn one_damaged_record_is_nothing_to_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = ClusterFiles::new(dir.path());
+    for name in ["a", "b", "c"] {
+        files.add(&cluster(name), "01", false).unwrap();
+    }
+    fs::write(dir.path().join("clusters/b.json"), "{}").unwrap();
+    let list = files.list_readable().unwrap();
+    assert_eq!(list.clusters.iter().map(|record| record.cluster.as_str()).collect::<Vec<_>>(), ["a", "c"]);
+    let [(name, error)] = list.unread.as_slice() else { panic!("{:?}", list.unread) };
+    assert!(name.as_str() == "b" && matches!(error, IdentityError::ClusterRecordInvalid { .. }), "{error:?}");
+}
+
+#[test]
+fn what_does_not_change_is_not_written() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let files = ClusterFiles::new(dir.path());
+    let a = cluster("a");
+    let epoch = files.ensure(&a).unwrap();
+    // Each write makes another file.
+    let file = || fs::metadata(dir.path().join("clusters/a.json")).unwrap().ino();
+    let (before, changed) = (file(), files.changed());
+    assert_eq!(files.ensure(&a).unwrap(), epoch);
+    assert_eq!((file(), files.changed()), (before, changed));
 }

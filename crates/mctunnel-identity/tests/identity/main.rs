@@ -17,6 +17,8 @@ mod join_tokens;
 #[cfg(test)]
 mod office;
 #[cfg(test)]
+mod owners;
+#[cfg(test)]
 mod requests;
 #[cfg(test)]
 mod rotation;

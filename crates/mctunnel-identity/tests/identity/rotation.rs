@@ -5,7 +5,8 @@ use crate::{
     office::{HOUR, Office, honest_csr},
 };
 use mctunnel_identity::{
-    AgentKey, AgentStore, CaPin, EnrolledAgent, Enrolment, HUB_SERVER_NAME, HubAuthority, IdentityError, SharedClock,
+    AgentKey, AgentStore, CaPin, EnrolledAgent, Enrolment, HUB_SERVER_NAME, HubAuthority, IdentityError, IssuedBy,
+    SharedClock,
 };
 use rustls::{ClientConfig, ServerConfig};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
@@ -483,4 +484,67 @@ async fn t23_a_certificate_of_the_operators_ca_is_never_taken_for_one_of_the_hub
     assert!(matches!(authority.reload(), Err(IdentityError::AgentCaUnusable { .. })));
     assert!(get_in(next.agent(|_| {})).await);
     assert_eq!(CaPin::parse(&authority.pin().to_string()), Some(authority.pin()));
+}
+
+/// The last message of a handshake may come late: what was shown is judged as it was when the handshake began.
+#[tokio::test]
+async fn t23_a_change_of_cas_during_a_handshake_makes_no_certificate_the_operators() {
+    let own = Forge::new("the operator's CA");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("agent-ca.pem");
+    fs::write(&file, &own.ca_pem).unwrap();
+    let clock = crate::office::StandingClock::now();
+    let shared: SharedClock = clock.clone();
+    let authority = HubAuthority::at(dir.path()).agent_ca(&file).clock(shared).open_or_create().unwrap();
+    let issued = authority.issue_agent(&cluster("c1"), std::time::Duration::from_secs(3600)).unwrap();
+    let of_hub = [CertificateDer::from_pem_slice(issued.certificate_pem.as_bytes()).unwrap()];
+    let of_own = [own.agent(|_| {}).der];
+
+    // The CA that issued it goes.
+    let begun = authority.agent_tls();
+    authority.rotate().unwrap();
+    authority.retire().unwrap();
+    assert_eq!(begun.issuer_of(&of_hub), Some(IssuedBy::Hub), "the list of the hub decides about it");
+    assert!(matches!(begun.issuer_of(&of_own), Some(IssuedBy::Own(_))));
+    let after = authority.agent_tls();
+    assert_eq!(after.issuer_of(&of_hub), None);
+    assert!(!authority.is_of_own_ca(&of_hub));
+    assert!(matches!(after.issuer_of(&of_own), Some(IssuedBy::Own(_))));
+    assert_eq!(after.issuer_of(&[]), None);
+
+    // It ends.
+    let issued = authority.issue_agent(&cluster("c1"), std::time::Duration::from_secs(3600)).unwrap();
+    let of_hub = [CertificateDer::from_pem_slice(issued.certificate_pem.as_bytes()).unwrap()];
+    let begun = authority.agent_tls();
+    assert_eq!(begun.issuer_of(&of_hub), Some(IssuedBy::Hub));
+    clock.forward(2 * HOUR);
+    assert_eq!(begun.issuer_of(&of_hub), None, "nor is it the operator's then");
+    assert!(!authority.is_of_own_ca(&of_hub));
+}
+
+#[test]
+fn t32_a_chain_is_held_to_the_operators_cas_as_they_are_now() {
+    let (own, next) = (Forge::new("the operator's CA"), Forge::new("the next one"));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("agent-ca.pem");
+    fs::write(&file, &own.ca_pem).unwrap();
+    let clock = crate::office::StandingClock::now();
+    let shared: SharedClock = clock.clone();
+    let authority = HubAuthority::at(dir.path()).agent_ca(&file).clock(shared).open_or_create().unwrap();
+    let Some(IssuedBy::Own(mut chain)) = authority.agent_tls().issuer_of(&[own.agent(|_| {}).der]) else {
+        panic!("it is of the operator's CA")
+    };
+    assert!(authority.still_trusts(&mut chain));
+    let now_with = |pems: &[&str]| {
+        fs::write(&file, pems.concat()).unwrap();
+        assert!(authority.reload().unwrap());
+    };
+    now_with(&[&next.ca_pem, &own.ca_pem]);
+    assert!(authority.still_trusts(&mut chain), "another beside it takes nothing away");
+    // A clock that is set ends no tunnel; the end of a certificate is counted elsewhere.
+    clock.forward(10 * 365 * 24 * HOUR);
+    assert!(authority.still_trusts(&mut chain));
+    clock.forward(-10 * 365 * 24 * HOUR);
+    now_with(&[&next.ca_pem]);
+    assert!(!authority.still_trusts(&mut chain));
 }
