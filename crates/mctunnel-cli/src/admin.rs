@@ -1,14 +1,17 @@
 //! The admin listener: metrics for Prometheus, health and readiness for whatever restarts and routes. It changes nothing.
+//!
+//! One answer for each connection, and nobody can hold its places: whoever reaches the port, as any pod does without a NetworkPolicy,
+//! would otherwise have a kubelet restart the process.
 
-use crate::{few::serve_few, telemetry::Telemetry};
+use crate::{few::serve_newest, telemetry::Telemetry};
 use http_body_util::Full;
 use hyper::{
     Method, Request, Response, StatusCode,
     body::{Bytes, Incoming},
-    header::{ALLOW, CONTENT_TYPE, HOST},
+    header::{ALLOW, CONNECTION, CONTENT_TYPE, HOST, HeaderValue},
     service::service_fn,
 };
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use metrics_exporter_prometheus::PrometheusHandle;
 use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 use tokio::net::{TcpListener, TcpStream};
@@ -53,8 +56,8 @@ pub(crate) struct Admin {
 
 /// How many connections are served at once. Scrapers and probes need a handful.
 const MOST_CONNECTIONS: usize = 64;
-/// How long a client may take to say what it wants, the next time too.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a client may take to say what it wants and to take the answer.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How often measurements are folded into the histogram when nobody scrapes.
 const UPKEEP: Duration = Duration::from_secs(5);
 
@@ -68,30 +71,32 @@ impl Admin {
         let admin = Arc::new(self);
         let local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
         let serve = |socket| Arc::clone(&admin).serve_connection(socket, local);
-        serve_few(&listener, MOST_CONNECTIONS, "the admin listener", serve).await;
+        serve_newest(&listener, MOST_CONNECTIONS, "the admin listener", serve).await;
     }
 
     async fn serve_connection(self: Arc<Self>, socket: TcpStream, local: bool) {
         let service = service_fn(|request: Request<Incoming>| {
             let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-            let answer = if local && !is_local_name(host) {
+            let mut answer = if local && !is_local_name(host) {
                 text(StatusCode::MISDIRECTED_REQUEST, "ask for this page by localhost or by an address\n")
             } else {
                 self.answer(request.method(), request.uri().path())
             };
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             async { Ok::<_, Infallible>(answer) }
         });
         let mut http = hyper::server::conn::http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-        if let Err(error) = http.serve_connection(TokioIo::new(socket), service).await {
-            tracing::debug!(%error, "A connection to the admin listener broke.");
+        http.keep_alive(false);
+        let served = tokio::time::timeout(PATIENCE, http.serve_connection(TokioIo::new(socket), service)).await;
+        if !matches!(served, Ok(Ok(()))) {
+            tracing::debug!(?served, "A connection to the admin listener broke.");
         }
     }
 
     fn answer(&self, method: &Method, path: &str) -> Response<Full<Bytes>> {
         if ![Method::GET, Method::HEAD].contains(method) {
             let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET is served here\n");
-            answer.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
+            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return answer;
         }
         match path {
@@ -106,7 +111,7 @@ impl Admin {
             },
             "/metrics" => {
                 let mut answer = text(StatusCode::OK, self.render_metrics());
-                let kind = hyper::header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+                let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
                 answer.headers_mut().insert(CONTENT_TYPE, kind);
                 answer
             }
@@ -160,7 +165,7 @@ pub(crate) async fn upkeep(metrics: PrometheusHandle) {
 fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
-    let kind = hyper::header::HeaderValue::from_static("text/plain; charset=utf-8");
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     answer.headers_mut().insert(CONTENT_TYPE, kind);
     answer
 }

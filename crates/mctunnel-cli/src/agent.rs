@@ -13,9 +13,10 @@ use crate::{
     settings::{AgentRole, AgentSettings, Flags, ProcessSettings, mention_kept},
     signals::Signals,
     telemetry::Telemetry,
+    watched,
 };
 use mctunnel::{
-    Agent,
+    Agent, ServiceProxy,
     agent::Config as AgentConfig,
     core::{observe::SharedObserver, target::Label},
 };
@@ -51,6 +52,8 @@ async fn serve(process: ProcessSettings, settings: AgentSettings) -> anyhow::Res
     let listeners = Listeners::bind(&settings)?;
     let telemetry = Arc::new(Telemetry::new());
     let observer: SharedObserver = telemetry.clone();
+    // First what may be wrong here: a join token is used once.
+    let cluster = cluster_access::service_proxy(&settings.cluster).await?;
     let identity = tokio::select! {
         identity = agent_identity::obtain(&settings, &observer) => identity?,
         // An agent that waits for its hub has nothing to drain.
@@ -59,7 +62,7 @@ async fn serve(process: ProcessSettings, settings: AgentSettings) -> anyhow::Res
             return Ok(signal.status());
         }
     };
-    let (agent, permitted) = build(&settings, &identity, &telemetry).await?;
+    let (agent, permitted) = build(&settings, &identity, cluster, &telemetry)?;
     if settings.allow.is_empty() && settings.cluster.is_empty() {
         warn!(
             "No target is allowed, so every stream will be refused. Allow one with --allow tcp://db.default.svc:5432, \
@@ -122,12 +125,12 @@ impl Listeners {
     }
 }
 
-async fn build(
+fn build(
     settings: &AgentSettings,
     identity: &AgentIdentity,
+    (proxy, permitted): (Arc<ServiceProxy>, Arc<PermittedServices>),
     telemetry: &Arc<Telemetry>,
 ) -> anyhow::Result<(Agent, Arc<PermittedServices>)> {
-    let (proxy, permitted) = cluster_access::service_proxy(&settings.cluster).await?;
     let mut config = AgentConfig::default();
     config.congestion_control = settings.congestion_control.clone();
     let mut builder = identity
@@ -195,7 +198,7 @@ impl Running {
         let Listeners { admin, reports, exposed } = listeners;
         let reports = match &settings.report {
             Some(report) => {
-                let allow = AllowDigest::new(settings, permitted);
+                let allow = AllowDigest::new(settings, Arc::clone(&permitted));
                 Some(AgentReports::start(report, &settings.cluster, (&agent, allow), reports).await?)
             }
             None => None,
@@ -203,6 +206,7 @@ impl Running {
         let probe = Arc::new(AgentProbe {
             agent: agent.clone(),
             reports: reports.as_ref().map(AgentReports::counts),
+            permitted,
             draining: AtomicBool::new(false),
         });
         let mut background = vec![process::owned(admin::upkeep(telemetry.handle()))];
@@ -238,6 +242,7 @@ impl Running {
 struct AgentProbe {
     agent: Agent,
     reports: Option<ReportCounts>,
+    permitted: Arc<PermittedServices>,
     draining: AtomicBool,
 }
 
@@ -258,6 +263,7 @@ impl Probe for AgentProbe {
     }
 
     fn kept(&self) -> Vec<Kept> {
-        self.reports.as_ref().map(ReportCounts::kept).unwrap_or_default()
+        let reports = self.reports.as_ref().map(ReportCounts::kept).unwrap_or_default();
+        [reports, watched::files([("allow_service", self.permitted.file_status())])].concat()
     }
 }

@@ -1,8 +1,8 @@
 //! `mctunnel ca`: the hub's certificate authority, and changing it without shutting anybody out.
 
-use crate::{cli::DataDir, cluster::date, output};
+use crate::{cli::DataDir, cluster::date, data_dir, output};
 use clap::Subcommand;
-use mctunnel::{ClusterFiles, ClusterName, ErrorCode, HubAuthority, identity::Rotation};
+use mctunnel::{ClusterFiles, ClusterName, ErrorCode, identity::Rotation};
 use std::path::Path;
 
 /// What `mctunnel ca` can do.
@@ -49,7 +49,7 @@ impl Command {
 }
 
 fn status(data_dir: &Path) -> anyhow::Result<()> {
-    let authority = HubAuthority::open_or_create(data_dir, &[])?;
+    let authority = data_dir::authority(data_dir)?;
     let Some(Rotation { old, new, since_unix }) = authority.rotation() else {
         output::say(&format!("The hub's CA has the pin {}. It is not being changed.", authority.pin()));
         return Ok(());
@@ -70,12 +70,12 @@ fn status(data_dir: &Path) -> anyhow::Result<()> {
 }
 
 fn show(data_dir: &Path) -> anyhow::Result<()> {
-    output::say(HubAuthority::open_or_create(data_dir, &[])?.ca_pem().trim_end());
+    output::say(data_dir::authority(data_dir)?.ca_pem().trim_end());
     Ok(())
 }
 
 fn rotate(data_dir: &Path) -> anyhow::Result<()> {
-    let rotation = HubAuthority::open_or_create(data_dir, &[])?.rotate()?;
+    let rotation = data_dir::authority(data_dir)?.rotate()?;
     output::say(&format!(
         "The hub has a new CA, {}, beside the old one, {}.\n\
          A running hub issues by it within seconds. Agents that enrolled get it when they renew; agents with join bundles need a new \
@@ -88,7 +88,7 @@ fn rotate(data_dir: &Path) -> anyhow::Result<()> {
 }
 
 fn retire(data_dir: &Path, force: bool) -> anyhow::Result<()> {
-    let authority = HubAuthority::open_or_create(data_dir, &[])?;
+    let authority = data_dir::authority(data_dir)?;
     if let (Some(rotation), false) = (authority.rotation(), force) {
         let waiting = in_need(data_dir, &rotation.old)?;
         if !waiting.is_empty() {

@@ -10,13 +10,12 @@ pub(crate) mod ask_hub;
 pub(crate) mod page;
 
 use crate::{
-    cli::ListForm,
     hub_client::{AskFailed, HubFlags},
     output,
     policy::read,
 };
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use mctunnel_policy::{InvalidQuestion, Policy, Question, question};
 use serde::{Deserialize, Serialize};
 use std::{net::IpAddr, path::PathBuf, process::ExitCode};
@@ -66,14 +65,23 @@ pub(crate) struct CanI {
     /// Plain bytes instead: kube-apiserver, namespace/name:port, or host:port
     #[arg(long, value_name = "TARGET", conflicts_with_all = ["verb", "service"])]
     bytes: Option<String>,
-    /// The policy to ask
-    #[arg(long, value_name = "FILE", env = "MCTUNNEL_POLICY", required_unless_present = "hub")]
+    /// The policy to ask; this or --hub
+    #[arg(long, value_name = "FILE", env = "MCTUNNEL_POLICY")]
     policy: Option<PathBuf>,
     #[command(flatten)]
     hub: HubFlags,
     /// The form of the answer
     #[arg(short, long, value_name = "FORM", default_value = "table")]
-    output: ListForm,
+    output: AnswerForm,
+}
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum AnswerForm {
+    /// A line for people
+    Table,
+    /// One JSON object
+    Json,
 }
 
 /// Runs `mctunnel can-i`: 0 for yes, 1 for no.
@@ -85,12 +93,11 @@ pub(crate) fn run(asked: &CanI) -> anyhow::Result<ExitCode> {
             let policy = Policy::parse(&read(file)?).with_context(|| file.display().to_string())?;
             Answer::of(&question, &policy)?
         }
-        // The parser of the command line asks for one of the two.
         (None, None) => return Err(AskFailed::Nobody.into()),
     };
     match asked.output {
-        ListForm::Json => output::say(&serde_json::to_string_pretty(&answer)?),
-        ListForm::Table => {
+        AnswerForm::Json => output::say(&serde_json::to_string_pretty(&answer)?),
+        AnswerForm::Table => {
             output::say(&format!("{} ({})", if answer.allowed { "yes" } else { "no" }, answer.rule));
             if let Some(note) = &answer.note {
                 output::note(&format!("note: {note}"));

@@ -28,7 +28,7 @@ enum Command {
     /// Keep a tunnel to the hub up, and join its streams to allowed targets
     #[command(after_help = AGENT_EXAMPLE)]
     Agent(Box<Flags<AgentRole>>),
-    /// Add, list and remove the clusters of a hub
+    /// Add, list, revoke and remove the clusters of a hub
     #[command(subcommand, after_help = CLUSTER_EXAMPLE)]
     Cluster(Cluster),
     /// Make, list and revoke the tokens with which agents join a hub

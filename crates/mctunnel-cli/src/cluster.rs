@@ -2,10 +2,10 @@
 
 use crate::{
     cli::{Add, ListForm},
-    output,
+    data_dir, output,
 };
 use mctunnel::{
-    ClusterFiles, ClusterName, HubAuthority, JoinBundle,
+    ClusterFiles, ClusterName, JoinBundle,
     agent::hub_address::HubAddress,
     identity::{ClusterRecord, HUB_SERVER_NAME},
 };
@@ -26,6 +26,7 @@ pub(crate) fn add(add: &Add) -> anyhow::Result<()> {
     let data_dir = &add.data.data_dir;
     let clusters = ClusterFiles::new(data_dir);
     if add.own_ca {
+        data_dir::mention_new(data_dir);
         clusters.allow_own_ca(&cluster)?;
         output::say(&format!(
             "Cluster {cluster} may come with certificates of your own CA (--agent-ca at the hub) for \
@@ -34,6 +35,7 @@ pub(crate) fn add(add: &Add) -> anyhow::Result<()> {
         return Ok(());
     }
     if let Some(account) = &add.service_account {
+        data_dir::mention_new(data_dir);
         clusters.allow_service_account(&cluster, account)?;
         output::say(&format!(
             "ServiceAccount {account} of the hub's own cluster may vouch for the agent of {cluster} (--enrol-audience at the hub).\n\n\
@@ -41,7 +43,7 @@ pub(crate) fn add(add: &Add) -> anyhow::Result<()> {
         ));
         return Ok(());
     }
-    let authority = HubAuthority::open_or_create(data_dir, &[])?;
+    let authority = data_dir::authority_or_new(data_dir)?;
     let issued = authority.issue_agent(&cluster, add.ttl.into())?;
     let bundle = JoinBundle {
         version: JoinBundle::VERSION,
@@ -89,10 +91,11 @@ fn tell(add: &Add, out: &Path, not_after_unix: i64) {
 /// Revokes a cluster.
 pub(crate) fn revoke(name: &str, data_dir: &Path) -> anyhow::Result<()> {
     let cluster = ClusterName::parse(name)?;
+    data_dir::existing(data_dir)?;
     let clusters = ClusterFiles::new(data_dir);
     // Only for the message: a list that cannot be read is no reason not to revoke.
-    let account = clusters.list().ok().and_then(|records| {
-        let record = records.into_iter().find(|record| record.cluster == cluster)?;
+    let account = clusters.list_readable().ok().and_then(|list| {
+        let record = list.clusters.into_iter().find(|record| record.cluster == cluster)?;
         record.service_account
     });
     clusters.revoke(&cluster)?;
@@ -112,6 +115,7 @@ pub(crate) fn revoke(name: &str, data_dir: &Path) -> anyhow::Result<()> {
 /// Removes a cluster.
 pub(crate) fn remove(name: &str, data_dir: &Path) -> anyhow::Result<()> {
     let cluster = ClusterName::parse(name)?;
+    data_dir::existing(data_dir)?;
     ClusterFiles::new(data_dir).remove(&cluster)?;
     output::say(&format!(
         "Cluster {cluster} was removed: its agent is refused from now on, and a tunnel that is up ends within seconds."
@@ -121,22 +125,50 @@ pub(crate) fn remove(name: &str, data_dir: &Path) -> anyhow::Result<()> {
 
 /// Lists the clusters.
 pub(crate) fn list(data_dir: &Path, form: ListForm) -> anyhow::Result<()> {
-    let records = ClusterFiles::new(data_dir).list()?;
+    data_dir::existing(data_dir)?;
+    let list = ClusterFiles::new(data_dir).list_readable()?;
+    let lines: Vec<_> = list.clusters.iter().map(Line::from).collect();
     match form {
-        ListForm::Json => {
-            let lines: Vec<_> = records.iter().map(Line::from).collect();
-            output::say(&serde_json::to_string_pretty(&lines)?);
-        }
-        ListForm::Table => {
-            let name = |record: &ClusterRecord| record.cluster.as_str().len();
-            let width = records.iter().map(name).max().unwrap_or_default().max("NAME".len());
-            output::say(&format!("{:<width$}  {:<20}  CERTIFICATE", "NAME", "ADDED"));
-            for Line { name, added, serials, .. } in records.iter().map(Line::from) {
-                output::say(&format!("{name:<width$}  {added:<20}  {}", serials.join(" ")));
-            }
-        }
+        ListForm::Json => output::say(&serde_json::to_string_pretty(&lines)?),
+        ListForm::Table => table(&lines).iter().for_each(|line| output::say(line)),
     }
+    data_dir::warn_unread(list.unread.into_iter().map(|(_, error)| error));
     Ok(())
+}
+
+fn table(lines: &[Line<'_>]) -> Vec<String> {
+    let labels: Vec<_> = lines.iter().map(|line| labels(line.labels)).collect();
+    let width = |title: &str, texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or_default().max(title.len());
+    let name = width("NAME", &mut lines.iter().map(|line| line.name.len()));
+    let said = width("LABELS", &mut labels.iter().map(String::len));
+    let row = |parts: [&str; 5]| {
+        let [cluster, added, state, labels, serials] = parts;
+        let row = format!("{cluster:<name$}  {added:<20}  {state:<8}  {labels:<said$}  {serials}");
+        row.trim_end().to_owned()
+    };
+    let head = row(["NAME", "ADDED", "STATE", "LABELS", "CERTIFICATE"]);
+    let rows = lines
+        .iter()
+        .zip(&labels)
+        .map(|(line, labels)| row([line.name, &line.added, line.state, labels, &line.serials.join(" ")]));
+    std::iter::once(head).chain(rows).collect()
+}
+
+/// Labels as people write them.
+pub(crate) fn labels(labels: &BTreeMap<String, String>) -> String {
+    labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+}
+
+/// Whether an agent of the cluster can get in.
+fn state(record: &ClusterRecord) -> &'static str {
+    if record.revoked_unix.is_some() {
+        "revoked"
+    } else if record.serials.is_empty() && !record.own_ca {
+        // It has to enrol first.
+        "waiting"
+    } else {
+        "allowed"
+    }
 }
 
 /// One cluster in a list. Its names are a promise to scripts.
@@ -144,6 +176,8 @@ pub(crate) fn list(data_dir: &Path, form: ListForm) -> anyhow::Result<()> {
 struct Line<'a> {
     name: &'a str,
     added: String,
+    /// `allowed`, `waiting` for an agent that enrols, or `revoked`.
+    state: &'static str,
     serials: &'a [String],
     /// Since when it is out, if it was revoked.
     revoked: Option<String>,
@@ -158,6 +192,7 @@ impl<'a> From<&'a ClusterRecord> for Line<'a> {
         Self {
             name: record.cluster.as_str(),
             added: date(record.added_unix),
+            state: state(record),
             serials: &record.serials,
             revoked: record.revoked_unix.map(date),
             own_ca: record.own_ca,

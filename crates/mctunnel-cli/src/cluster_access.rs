@@ -171,6 +171,12 @@ impl PermittedServices {
         format!("{}\n{file}", self.flags)
     }
 
+    /// Whether the file as it is now does not count, and how often its rules were replaced; `None` without a file.
+    pub(crate) fn file_status(&self) -> Option<(bool, u64)> {
+        let status = self.file.as_ref()?.status();
+        Some((status.problem.is_some(), status.replaced))
+    }
+
     fn allows_some(&self) -> bool {
         !self.flags.is_empty() || self.file.is_some()
     }

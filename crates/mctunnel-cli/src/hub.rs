@@ -20,6 +20,7 @@ use crate::{
 use mctunnel::{
     ClusterFiles, ConnectAdapter, ConnectConfig, Gateway, HttpAdapter, HttpConfig, Hub, HubAdapter, HubAuthority,
     IdentityError, SniAdapter, SniConfig,
+    core::clusters::SharedClusters,
     hub::{Config as HubConfig, HubServices},
     identity::{ClusterLedger, Enrolment, HUB_SERVER_NAME, JoinTokenFiles},
     kube::ServiceAccountEvidence,
@@ -163,6 +164,7 @@ struct Parts {
     trust: Trust,
     hub: Hub,
     reports: HubReports,
+    watched: Watched,
     background: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -173,9 +175,12 @@ impl Parts {
         let authority = open_authority(settings)?;
         let clusters = Arc::new(ClusterFiles::new(&settings.data_dir));
         let trust = Trust::start(&settings.trust, &settings.data_dir, settings.reuse_port, &clusters).await?;
-        let ledger: Arc<dyn ClusterLedger> = match &trust.labels {
-            Some(labels) => Arc::new(LabelledLedger::new(Arc::clone(&clusters), Arc::clone(labels))),
-            None => Arc::clone(&clusters) as _,
+        let (ledger, admitted): (Arc<dyn ClusterLedger>, SharedClusters) = match &trust.labels {
+            Some(labels) => {
+                let labelled = Arc::new(LabelledLedger::new(Arc::clone(&clusters), Arc::clone(labels)));
+                (Arc::clone(&labelled) as _, labelled)
+            }
+            None => (Arc::clone(&clusters) as _, Arc::clone(&clusters) as _),
         };
         let mut enrolment = Enrolment::new(&authority, ledger)
             .with_join_tokens(Arc::new(JoinTokenFiles::new(&settings.data_dir)))
@@ -190,29 +195,31 @@ impl Parts {
         let mut config = HubConfig::default();
         config.congestion_control = settings.congestion_control.clone();
         let mut builder =
-            Hub::builder(&authority, clusters.clone()).config(config).enrolment(enrolment).observer(telemetry.clone());
+            Hub::builder(&authority, admitted).config(config).enrolment(enrolment).observer(telemetry.clone());
         builder = builder.audit(trust.recorder());
+        let mut watched = trust.watched();
         if let Some(path) = &settings.services {
             let (table, text) = hub_services::read(path)?;
             let services = Arc::new(HubServices::new(table, clusters).audit(trust.recorder()));
-            background.push(process::owned(hub_services::follow(path.clone(), text, Arc::clone(&services))));
+            let status = Arc::clone(watched.services.insert(Arc::default()));
+            background.push(process::owned(hub_services::follow(path.clone(), text, Arc::clone(&services), status)));
             builder = builder.cluster_adapter(services);
         }
         let reports = HubReports::start(&settings.data_dir, settings.reports, &settings.report_sinks)?;
         let hub = builder.cluster_adapter(reports.adapter.clone()).build()?;
-        Ok(Self { telemetry, authority, trust, hub, reports, background })
+        Ok(Self { telemetry, authority, trust, hub, reports, watched, background })
     }
 }
 
 impl Running {
     fn start(settings: &HubSettings, parts: Parts, listeners: Listeners) -> anyhow::Result<Self> {
-        let Parts { telemetry, authority, trust, hub, reports, mut background } = parts;
+        let Parts { telemetry, authority, trust, hub, reports, watched, mut background } = parts;
         let pages = ReportApi::new(Arc::clone(&reports.adapter), hub.clone(), &settings.data_dir);
         let ways = Ways::make(settings, &trust, &authority, &hub, &telemetry, pages)?;
         let probe = Arc::new(HubProbe {
             hub: hub.clone(),
             reports: Arc::clone(&reports.adapter),
-            watched: trust.watched(),
+            watched,
             draining: AtomicBool::new(false),
         });
 
@@ -274,11 +281,16 @@ async fn service_accounts(
 }
 
 fn open_authority(settings: &HubSettings) -> Result<HubAuthority, IdentityError> {
-    let opening = HubAuthority::at(&settings.data_dir).names(&settings.hub_names);
-    match &settings.agent_ca {
-        Some(file) => opening.agent_ca(file).open_or_create(),
-        None => opening.open_or_create(),
+    let mut opening = HubAuthority::at(&settings.data_dir).names(&settings.hub_names);
+    if let Some(file) = &settings.agent_ca {
+        opening = opening.agent_ca(file);
     }
+    let is_new = opening.is_new()?;
+    let authority = opening.open_or_create()?;
+    if is_new {
+        info!(data_dir = %settings.data_dir.display(), "There was no CA, so a new one was made.");
+    }
+    Ok(authority)
 }
 
 // === Ways ===

@@ -162,9 +162,21 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 pub(crate) fn refusal(status: u16, body: &str) -> AskFailed {
     let said: Option<Value> = serde_json::from_str(body).ok();
     match said.as_ref().and_then(|said| said.get("message")).and_then(Value::as_str) {
-        Some(message) => AskFailed::Refused { status, message: message.escape_debug().to_string() },
+        Some(message) => AskFailed::Refused { status, message: printable(message) },
         None => AskFailed::NotAHub,
     }
+}
+
+/// A text of somebody else as a terminal may have it. Quotes do nothing to a terminal, and are read better as they are.
+fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\'' | '"' => out.push(letter),
+            other => out.extend(other.escape_debug()),
+        }
+    }
+    out
 }
 
 fn token(path: &Path) -> Result<Secret, AskFailed> {
@@ -301,6 +313,8 @@ mod tests {
     fn a_refusal_is_one_of_a_hub_and_cannot_colour_the_terminal() {
         let refused = refusal(403, r#"{"kind":"Status","message":"no\u001b[2J"}"#);
         assert_eq!(refused.to_string(), "the hub refused to answer (403): no\\u{1b}[2J");
+        let quoted = refusal(403, r#"{"message":"the hub's \"operator\"\u202e\n"}"#);
+        assert_eq!(quoted.to_string(), "the hub refused to answer (403): the hub's \"operator\"\\u{202e}\\n");
         for body in ["", "{}", "<html>", r#"{"message":1}"#] {
             assert!(matches!(refusal(403, body), AskFailed::NotAHub), "{body}");
         }

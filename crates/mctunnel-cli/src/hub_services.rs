@@ -14,7 +14,10 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -38,28 +41,66 @@ pub(crate) fn read(path: &Path) -> Result<(ServiceTable, Option<String>), Servic
     }
 }
 
-/// Follows the file for ever.
-pub(crate) async fn follow(path: PathBuf, mut judged: Option<String>, services: Arc<HubServices>) {
+/// How the file is, for the metrics.
+#[derive(Debug, Default)]
+pub(crate) struct ServicesStatus {
+    is_broken: AtomicBool,
+    replaced: AtomicU64,
+}
+
+impl ServicesStatus {
+    /// Whether the file as it is now does not count, one that is not there included.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
+    }
+
+    /// How often what it says was replaced.
+    pub(crate) fn replaced(&self) -> u64 {
+        self.replaced.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, is_broken: bool) {
+        self.is_broken.store(is_broken, Ordering::Relaxed);
+    }
+}
+
+/// Follows the file for ever, from what it said at the start.
+pub(crate) async fn follow(
+    path: PathBuf,
+    first: Option<String>,
+    services: Arc<HubServices>,
+    status: Arc<ServicesStatus>,
+) {
+    status.set(first.is_none());
     let mut ticks = interval(POLL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut said = None;
+    let (mut judged, mut said) = (Some(first), None);
     loop {
         ticks.tick().await;
-        match look(&path, judged.as_deref()).await {
+        match look(&path, judged.as_ref()).await {
             Ok(None) => {}
             Ok(Some(now)) => {
                 said = judge(&path, now.as_deref(), &services, said.as_deref());
-                judged = now;
+                status.set(now.is_none() || said.is_some());
+                if said.is_none() {
+                    status.replaced.fetch_add(1, Ordering::Relaxed);
+                }
+                judged = Some(now);
             }
-            Err(problem) => said = Some(keep(&path, &problem, said.as_deref())),
+            Err(problem) => {
+                said = Some(keep(&path, &problem, said.as_deref()));
+                status.set(true);
+                // When it can be read again it is judged, whatever it says.
+                judged = None;
+            }
         }
     }
 }
 
 /// What the file says, if it is not what it said when it was judged last; `Some(None)` when it is gone.
-async fn look(path: &Path, judged: Option<&str>) -> Result<Option<Option<String>>, Problem> {
+async fn look(path: &Path, judged: Option<&Option<String>>) -> Result<Option<Option<String>>, Problem> {
     let now = content(path)?;
-    if now.as_deref() == judged {
+    if judged == Some(&now) {
         return Ok(None);
     }
     sleep(SETTLE).await;

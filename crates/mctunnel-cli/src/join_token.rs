@@ -4,14 +4,14 @@ mod manifest;
 
 use crate::{
     cli::{DataDir, ListForm},
-    cluster::date,
-    output,
+    cluster::{self, date},
+    data_dir, output,
 };
 use clap::{Args, Subcommand, ValueEnum};
 use mctunnel::{
-    ClusterFiles, ClusterName, HubAuthority, IdentityError,
+    ClusterFiles, ClusterName, IdentityError,
     agent::hub_address::HubAddress,
-    identity::{JoinToken, JoinTokenFiles, JoinTokenRecord, JoinTokens, NewJoinToken, TokenId},
+    identity::{ClusterList, JoinToken, JoinTokenFiles, JoinTokenRecord, JoinTokens, NewJoinToken, TokenId},
 };
 use serde::Serialize;
 use std::{
@@ -107,12 +107,13 @@ impl Create {
         let cluster = ClusterName::parse(&self.cluster)?;
         let hub = HubAddress::parse(self.hub.as_deref().unwrap_or(LOCAL_HUB))?;
         let data_dir = &self.data.data_dir;
-        let authority = HubAuthority::open_or_create(data_dir, &[])?;
+        let authority = data_dir::authority_or_new(data_dir)?;
         let (epoch, pin) = (ClusterFiles::new(data_dir).ensure(&cluster)?, authority.pin());
         let labels: BTreeMap<_, _> = self.labels.iter().cloned().collect();
         let ttl = self.ttl.into();
         let new = NewJoinToken { cluster: cluster.clone(), epoch, ttl, uses: self.uses, labels: labels.clone(), pin };
-        let (id, secret) = JoinTokenFiles::new(data_dir).create(new)?;
+        let tokens = JoinTokenFiles::new(data_dir);
+        let (id, secret) = tokens.create(new)?;
         let token = JoinToken { id, secret, pin, hub: hub.to_string() }.text();
         let (namespace, image) = (&self.namespace, &self.image);
         output::say(&match self.output {
@@ -122,6 +123,10 @@ impl Create {
             Form::Values => manifest::values(&cluster, image, &labels, token.expose()),
         });
         self.tell(&cluster, id);
+        // Who makes tokens looks here now and then, and at the list perhaps never.
+        if let Ok((_, unread)) = tokens.list_readable() {
+            data_dir::warn_unread(unread);
+        }
         Ok(())
     }
 
@@ -144,6 +149,7 @@ impl Create {
 }
 
 fn revoke(id: &str, data_dir: &Path) -> anyhow::Result<()> {
+    data_dir::existing(data_dir)?;
     let id = TokenId::parse(id).ok_or(IdentityError::TokenInvalid("an id has 16 of 0-9 and a-f"))?;
     JoinTokenFiles::new(data_dir).revoke(id)?;
     output::say(&format!(
@@ -153,8 +159,11 @@ fn revoke(id: &str, data_dir: &Path) -> anyhow::Result<()> {
 }
 
 fn list(data_dir: &Path, form: ListForm) -> anyhow::Result<()> {
-    let tokens = JoinTokenFiles::new(data_dir).list()?;
-    let lines: Vec<_> = tokens.iter().map(Line::from).collect();
+    data_dir::existing(data_dir)?;
+    let (tokens, unread) = JoinTokenFiles::new(data_dir).list_readable()?;
+    // After the tokens: so the cluster of each is among them, unless it was removed.
+    let clusters = ClusterFiles::new(data_dir).list_readable()?;
+    let lines: Vec<_> = tokens.iter().map(|token| Line::of(token, &clusters)).collect();
     match form {
         ListForm::Json => output::say(&serde_json::to_string_pretty(&lines)?),
         ListForm::Table => {
@@ -164,16 +173,34 @@ fn list(data_dir: &Path, form: ListForm) -> anyhow::Result<()> {
                 "ID", "CLUSTER", "STATE", "USED", "ENDS"
             ));
             for Line { id, cluster, state, used, uses, ends, labels, .. } in &lines {
-                let used = format!("{used}/{uses}");
-                let labels: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-                output::say(&format!(
-                    "{id}  {cluster:<width$}  {state:<8}  {used:<8}  {ends:<20}  {}",
-                    labels.join(",")
-                ));
+                let (used, labels) = (format!("{used}/{uses}"), cluster::labels(labels));
+                output::say(&format!("{id}  {cluster:<width$}  {state:<8}  {used:<8}  {ends:<20}  {labels}"));
             }
         }
     }
+    data_dir::warn_unread(unread.into_iter().chain(clusters.unread.into_iter().map(|(_, error)| error)));
     Ok(())
+}
+
+/// Whether an agent can enrol with a token.
+fn state(token: &JoinTokenRecord, clusters: &ClusterList) -> &'static str {
+    let cluster = clusters.clusters.iter().find(|cluster| cluster.cluster == token.cluster);
+    let is_unread = || clusters.unread.iter().any(|(cluster, _)| *cluster == token.cluster);
+    if token.revoked {
+        "revoked"
+    } else if token.expires_unix <= now() {
+        "expired"
+    } else if token.used >= token.uses {
+        "used"
+    } else {
+        match cluster {
+            Some(cluster) if cluster.epoch == token.epoch => "open",
+            // What it promised was taken back with the cluster.
+            Some(_) => "void",
+            None if is_unread() => "unknown",
+            None => "void",
+        }
+    }
 }
 
 /// One token in a list. Its names are a promise to scripts.
@@ -181,6 +208,7 @@ fn list(data_dir: &Path, form: ListForm) -> anyhow::Result<()> {
 struct Line<'a> {
     id: String,
     cluster: &'a str,
+    /// `open`, `used`, `expired`, `revoked`; `void` when the cluster was revoked or removed since; `unknown` when that cannot be read.
     state: &'static str,
     used: u32,
     uses: u32,
@@ -189,21 +217,12 @@ struct Line<'a> {
     labels: &'a BTreeMap<String, String>,
 }
 
-impl<'a> From<&'a JoinTokenRecord> for Line<'a> {
-    fn from(token: &'a JoinTokenRecord) -> Self {
-        let state = if token.revoked {
-            "revoked"
-        } else if token.expires_unix <= now() {
-            "expired"
-        } else if token.used >= token.uses {
-            "used"
-        } else {
-            "open"
-        };
+impl<'a> Line<'a> {
+    fn of(token: &'a JoinTokenRecord, clusters: &ClusterList) -> Self {
         Self {
             id: token.id.to_string(),
             cluster: token.cluster.as_str(),
-            state,
+            state: state(token, clusters),
             used: token.used,
             uses: token.uses,
             created: date(token.created_unix),

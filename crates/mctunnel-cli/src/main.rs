@@ -20,6 +20,7 @@ mod clusters;
 mod completion;
 mod container_log;
 mod control;
+mod data_dir;
 mod demo;
 mod event_reports;
 mod explain;
@@ -55,6 +56,7 @@ mod stored_api_keys;
 mod telemetry;
 mod tls_roots;
 mod trust;
+mod trust_events;
 mod watched;
 
 use clap::Parser;

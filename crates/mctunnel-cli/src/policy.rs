@@ -3,6 +3,7 @@
 use crate::output;
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use mctunnel_authn::{AuthConfig, AuthnError};
 use mctunnel_policy::{Outcome, Policy, PolicyError, Severity, Table};
 use std::{
     fs,
@@ -16,13 +17,16 @@ const NO: u8 = 1;
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
     /// Find mistakes, rules that can never decide, and names that nothing is called by
-    #[command(after_help = "Example:\n  mctunnel policy check policy.yaml")]
+    #[command(after_help = CHECK_EXAMPLE)]
     Check {
         /// The policy
         file: PathBuf,
         /// Count warnings as mistakes
         #[arg(long)]
         strict: bool,
+        /// The authentication file of the same hub: finds providers in the policy that it does not have
+        #[arg(long, value_name = "FILE")]
+        auth_config: Option<PathBuf>,
     },
     /// Compare what a policy decides with a table of expectations
     #[command(after_help = TEST_EXAMPLE)]
@@ -47,13 +51,20 @@ pub(crate) struct PolicyFlag {
 /// Runs `mctunnel policy`.
 pub(crate) fn run(command: &PolicyCommand) -> anyhow::Result<ExitCode> {
     match command {
-        PolicyCommand::Check { file, strict } => check(file, *strict),
+        PolicyCommand::Check { file, strict, auth_config } => check(file, *strict, auth_config.as_deref()),
         PolicyCommand::Test { file, policy } => test(file, &policy.policy),
     }
 }
 
-fn check(file: &Path, strict: bool) -> anyhow::Result<ExitCode> {
-    let findings = mctunnel_policy::check(&read(file)?);
+fn check(file: &Path, strict: bool, auth_config: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let text = read(file)?;
+    let findings = match auth_config {
+        Some(path) => {
+            let config = authentication(path)?;
+            mctunnel_policy::check_with_providers(&text, &config.provider_names().collect::<Vec<_>>())
+        }
+        None => mctunnel_policy::check(&text),
+    };
     for finding in &findings {
         output::say(&format!("{}: {finding}", file.display()));
     }
@@ -62,6 +73,13 @@ fn check(file: &Path, strict: bool) -> anyhow::Result<ExitCode> {
     output::say(&format!("{}: {errors} errors, {warnings} warnings", file.display()));
     let is_bad = errors > 0 || strict && warnings > 0;
     Ok(if is_bad { ExitCode::from(NO) } else { ExitCode::SUCCESS })
+}
+
+/// The authentication file as far as it says who is called what: what it names is not read.
+fn authentication(path: &Path) -> Result<AuthConfig, AuthnError> {
+    let unreadable = |source| AuthnError::File { path: path.to_owned(), source };
+    let text = fs::read_to_string(path).map_err(unreadable)?;
+    AuthConfig::parse(&text).map_err(|reason| AuthnError::Syntax { path: path.to_owned(), reason })
 }
 
 // === test ===
@@ -93,6 +111,11 @@ fn row(outcome: &Outcome, width: usize) -> String {
 pub(crate) fn read(file: &Path) -> anyhow::Result<String> {
     fs::read_to_string(file).map_err(PolicyError::Unreadable).with_context(|| file.display().to_string())
 }
+
+const CHECK_EXAMPLE: &str = "\
+Examples:
+  mctunnel policy check policy.yaml
+  mctunnel policy check --strict policy.yaml --auth-config auth.yaml";
 
 const TEST_EXAMPLE: &str = "\
 Example:

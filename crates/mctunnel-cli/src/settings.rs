@@ -2,6 +2,7 @@
 //! and the later wins. The other commands take their few flags from `cli.rs` alone.
 
 mod agent_table;
+mod audit;
 mod congestion;
 mod effective;
 mod error;

@@ -23,6 +23,7 @@ pub(crate) struct Telemetry {
     draining: Gauge,
     refused_peers: Mutex<Pace>,
     refused_services: Mutex<Pace>,
+    unread_clusters: Mutex<Pace>,
     tunnel_was_up: watch::Sender<bool>,
 }
 
@@ -54,6 +55,7 @@ impl Telemetry {
             clusters: RwLock::default(),
             refused_peers: Mutex::default(),
             refused_services: Mutex::default(),
+            unread_clusters: Mutex::default(),
             tunnel_was_up: watch::Sender::new(false),
         }
     }
@@ -121,6 +123,13 @@ impl Observe for Telemetry {
                         warn!(%cluster, old_generation, new_generation, "Two agents take the cluster from each other.")
                     }
                     false => info!(%cluster, old_generation, new_generation, "A newer tunnel took over."),
+                }
+            }
+            Happening::ClusterUnread { cluster, reason } => {
+                self.counter(CLUSTERS_UNREAD, Vec::new()).increment(1);
+                // One line for each tunnel that is up.
+                if let Some(left_out) = self.unread_clusters.lock().mention() {
+                    warn!(%cluster, reason, left_out, "It cannot be read whether an agent may be its cluster.");
                 }
             }
             Happening::PeerRefused { peer, code, reason } => {
@@ -232,6 +241,7 @@ const BUILD: &str = "mctunnel_build_info";
 const TUNNEL_UP: &str = "mctunnel_tunnel_up_total";
 const TUNNEL_DOWN: &str = "mctunnel_tunnel_down_total";
 const TUNNEL_REPLACED: &str = "mctunnel_tunnel_replaced_total";
+const CLUSTERS_UNREAD: &str = "mctunnel_clusters_unread_total";
 const PEERS_REFUSED: &str = "mctunnel_peers_refused_total";
 const ENROLLED: &str = "mctunnel_agents_enrolled_total";
 const ENROL_REFUSED: &str = "mctunnel_enrol_refused_total";
@@ -257,6 +267,10 @@ fn describe(recorder: &PrometheusRecorder) {
         (
             TUNNEL_REPLACED,
             "Tunnels that a newer one of the same cluster replaced; duel: by another agent, again and again",
+        ),
+        (
+            CLUSTERS_UNREAD,
+            "Times it could not be read whether an agent may be its cluster; for a tunnel, once as long as that lasts",
         ),
         (PEERS_REFUSED, "Connections that did not become a tunnel, by error code"),
         (ENROLLED, "Agents that got their first certificate"),

@@ -6,6 +6,7 @@ use crate::{
     hub_api_keys::HubApiKeys,
     process,
     settings::TrustSettings,
+    trust_events::TrustEvents,
     watched::Watched,
 };
 use mctunnel::{
@@ -35,6 +36,8 @@ pub(crate) struct Trust {
     /// The labels of clusters, if there is a policy that could choose by them.
     pub(crate) labels: Option<Arc<KnownLabels>>,
     _following: Option<AbortOnDropHandle<()>>,
+    /// Writes changes of all that down.
+    _noting: Option<AbortOnDropHandle<()>>,
     /// Also the commands that change keys while the hub runs.
     api_keys: Option<HubApiKeys>,
 }
@@ -58,6 +61,7 @@ impl Trust {
                 can_i: None,
                 labels: None,
                 _following: None,
+                _noting: None,
                 api_keys: None,
             });
         };
@@ -65,16 +69,18 @@ impl Trust {
         let reviews = reviews(settings).await?;
         let parts = AuthParts { reviews, api_keys: Some(api_keys.store()), ..AuthParts::default() };
         let chain = SharedChain::watch(providers.clone(), parts).await?;
-        let labels = cluster_labels::read(clusters)?;
+        let known = cluster_labels::read(clusters)?;
+        let labels = known.labels.clone();
         let live = ReloadingPolicy::watch(policy.clone(), labels.clone()).await?;
         let quotas = live.quotas();
         let can_i = Some(CanIPage::new(live.clone()));
         let mut policies = vec![live.clone()];
-        let mut watched = Watched { chain: Some(chain.clone()), policy: Some(live.clone()), next: None, audit };
+        let mut watched =
+            Watched { chain: Some(chain.clone()), policy: Some(live.clone()), audit, ..Watched::default() };
         let authorize: Arc<dyn Authorize> = match next {
             Some(next) => {
                 info!(policy = %next.display(), "Decisions that the next policy would change are logged.");
-                let next = ReloadingPolicy::watch(next.clone(), labels.clone()).await?;
+                let next = ReloadingPolicy::watch(next.clone(), labels).await?;
                 policies.push(next.clone());
                 let shadow = Arc::new(Shadow::new(live, next.clone()));
                 watched.next = Some((next, Arc::clone(&shadow)));
@@ -85,9 +91,10 @@ impl Trust {
         info!(providers = %providers.display(), policy = %policy.display(), "Clients are authenticated and authorised.");
         let authenticate = Arc::new(chain);
         let checkpoint = Checkpoint::new(authenticate, authorize, recorded).with_limit(Arc::new(ByPolicy(quotas)));
-        let labels = Arc::new(KnownLabels::new(Arc::clone(clusters), policies, labels));
+        let labels = Arc::new(KnownLabels::new(Arc::clone(clusters), policies, known));
         let _following = Some(process::owned(Arc::clone(&labels).follow()));
-        Ok(Self { checkpoint, watched, can_i, labels: Some(labels), _following, api_keys: Some(api_keys) })
+        let _noting = settings.files.as_ref().and_then(|files| TrustEvents::follow(&watched, files, api_keys.store()));
+        Ok(Self { checkpoint, watched, can_i, labels: Some(labels), _following, _noting, api_keys: Some(api_keys) })
     }
 
     /// What listeners collect for the providers, as it is now.

@@ -81,7 +81,7 @@ fn own(identity: &Identity) -> question::Who {
         user: Some(user.name.to_string()),
         groups: user.groups.iter().map(ToString::to_string).collect(),
         uid: user.uid.as_deref().map(str::to_owned),
-        extra: user.extra.clone(),
+        extra: user.extra.iter().chain(&user.facts).map(|(key, values)| (key.clone(), values.clone())).collect(),
         provider: Some(user.provider.to_string()),
     }
 }

@@ -2,7 +2,9 @@
 //! or variable. The options are taken from `mctunnel agent --help`: one that is new fails here until somebody says what it does.
 
 use crate::{
+    enrolment,
     rig::{Greeter, Hub, Ran, Role, mctunnel, ran, request, run, until},
+    service_accounts::{self, CANARY},
     tls_servers::{Connection, Tls, serve},
 };
 use parking_lot::Mutex;
@@ -120,6 +122,9 @@ fn join_token(stage: &Stage, way: Way) {
     let refused = stage.refused(way, &[("join-token", "mctj_forged")], &["--data-dir", &stage.path("home")]);
     assert!(refused.err.starts_with("error[MCT-") && refused.err.contains("token"), "{refused:?}");
     assert!(!refused.err.contains("mctj_forged"), "{refused:?}");
+    let (cluster, home) = (format!("token-{way:?}").to_lowercase(), stage.path(&format!("home-{way:?}")));
+    let token = enrolment::token(&stage.hub, &cluster, &[]);
+    stage.joins(way, &[("join-token", &token)], &["--data-dir", &home], &cluster);
 }
 
 fn join_token_file(stage: &Stage, way: Way) {
@@ -127,14 +132,18 @@ fn join_token_file(stage: &Stage, way: Way) {
     let refused = stage.refused(way, &[("join-token-file", &file)], &["--data-dir", &stage.path("home")]);
     assert!(refused.err.starts_with("error[MCT-") && refused.err.contains("token"), "{refused:?}");
     assert!(!refused.err.contains("MCT-AGENT-NOT-ENROLLED") && !refused.err.contains("mctj_forged"), "{refused:?}");
+    let (cluster, home) = (format!("file-{way:?}").to_lowercase(), stage.path(&format!("home-of-file-{way:?}")));
+    let file = stage.write("good-join-token", &enrolment::token(&stage.hub, &cluster, &[]));
+    stage.joins(way, &[("join-token-file", &file)], &["--data-dir", &home], &cluster);
 }
 
 fn join(stage: &Stage, way: Way) {
     let refused = stage.refused(way, &[("join", "/no/such/bundle")], &[]);
     assert!(refused.status == Some(1) && refused.err.contains("/no/such/bundle"), "{refused:?}");
+    stage.joins(way, &[("join", &stage.join)], &[], "c1");
 }
 
-/// Certificate, key and CA go together: without one of them nothing starts, and each is read.
+/// Certificate, key and CA go together: without one of them nothing starts, with all of them the hub is reached, and by another CA it is not.
 fn own_certificate(stage: &Stage, way: Way) {
     let (bundle, at) = (stage.bundle(), |name: &str| stage.path(name));
     for (name, part) in [("tls.crt", "certificate_pem"), ("tls.key", "key_pem"), ("ca.pem", "ca_pem")] {
@@ -142,19 +151,34 @@ fn own_certificate(stage: &Stage, way: Way) {
     }
     let all = [("certificate", at("tls.crt")), ("key", at("tls.key")), ("hub-ca", at("ca.pem"))];
     let hub = ["--hub", stage.hub.address("tunnel")];
+    let all: Vec<(&str, &str)> = all.iter().map(|(name, value)| (*name, value.as_str())).collect();
     for missing in 0..all.len() {
-        let mut options: Vec<(&str, &str)> = all.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let mut options = all.clone();
         options[missing].1 = "/no/such/file";
         let refused = stage.refused(way, &options, &hub);
         assert!(refused.err.contains("/no/such/file"), "{}: {refused:?}", options[missing].0);
     }
+    stage.joins(way, &all, &hub, "c1");
+    let (mut foreign, ca) = (all.clone(), stage.write("foreign-ca.pem", &Tls::new().ca));
+    foreign[2].1 = &ca;
+    let lost = Role::spawn(stage.files.path(), "lost", stage.command(way, &foreign, &hub));
+    until("the agent to say whom it does not believe", || {
+        lost.log().contains("invalid peer certificate").then_some(())
+    });
 }
 
-/// What it does is shown in `service_accounts.rs`; here, that it is read: two ways to say who the agent is are refused.
+/// An account that the hub knows gets in; two ways to say who the agent is are refused. What else it does is in `service_accounts.rs`.
 fn service_account(stage: &Stage, way: Way) {
     let refused = stage.refused(way, &[("enrol-service-account-token", "/no/such/token")], &["--join", &stage.join]);
     assert!(refused.err.starts_with("error[MCT-CONFIG-BAD-VALUE]: "), "{refused:?}");
     assert!(refused.err.contains("one of them says who the agent is"), "{refused:?}");
+    let api = service_accounts::Api::start();
+    let hub = api.hub(&[]);
+    service_accounts::recorded(&hub, "cluster-a", "fleet/a");
+    let (ca, home, token) = (hub.path("data/pki/ca.pem"), hub.path("home"), api.token(CANARY));
+    let flags = ["--hub-ca", &ca, "--hub", hub.address("tunnel"), "--data-dir", &home];
+    stage.joins(way, &[("enrol-service-account-token", &token)], &flags, "cluster-a");
+    assert_eq!(api.asked().len(), 1, "the cluster was asked whose it is");
 }
 
 fn hub_server_name(stage: &Stage, way: Way) {
@@ -198,9 +222,12 @@ fn kube_token_file(stage: &Stage, way: Way) {
 
 fn impersonate_user(stage: &Stage, way: Way) {
     let flags = ["--impersonate", "--kube-token-file", &stage.token()];
-    let agent = stage.agent(way, &[("impersonate-user", "bob")], &flags);
-    stage.is_not_spoken_for();
-    drop(agent);
+    // A comma is part of a name: nobody is named by a piece of another's.
+    for others in ["bob", "bob,alice", "bob;alice"] {
+        let agent = stage.agent(way, &[("impersonate-user", others)], &flags);
+        stage.is_not_spoken_for();
+        drop(agent);
+    }
     let _agent = stage.agent(way, &[("impersonate-user", "alice")], &flags);
     stage.speaks_for_alice(&[]);
     assert_refused(&stage.refused(way, &[("impersonate-user", "bob")], &stage.usual()), "MCT-AGENT-IMPERSONATE");
@@ -208,9 +235,11 @@ fn impersonate_user(stage: &Stage, way: Way) {
 
 fn impersonate_group(stage: &Stage, way: Way) {
     let flags = ["--impersonate", "--kube-token-file", &stage.token()];
-    let agent = stage.agent(way, &[("impersonate-group", "ops")], &flags);
-    stage.is_not_spoken_for();
-    drop(agent);
+    for others in ["ops", "ops,dev", "dev;ops"] {
+        let agent = stage.agent(way, &[("impersonate-group", others)], &flags);
+        stage.is_not_spoken_for();
+        drop(agent);
+    }
     let _agent = stage.agent(way, &[("impersonate-group", "dev")], &flags);
     stage.speaks_for_alice(&["impersonate-group: dev"]);
     assert_refused(&stage.refused(way, &[("impersonate-group", "ops")], &stage.usual()), "MCT-AGENT-IMPERSONATE");
@@ -445,6 +474,12 @@ impl Stage {
         let mut agent = Role::spawn(self.files.path(), "agent", command);
         assert_eq!(agent.ready()["cluster"], "c1");
         agent
+    }
+
+    /// An agent gets in as this cluster, and ends.
+    fn joins(&self, way: Way, options: &[(&str, &str)], flags: &[&str], cluster: &str) {
+        let mut agent = Role::spawn(self.files.path(), "joins", self.command(way, options, flags));
+        assert_eq!(agent.ready()["cluster"], cluster);
     }
 
     /// The status and the body of a GET by alice.

@@ -54,6 +54,7 @@ fn record(log: &AuditLog, user: &str, cluster: &str) {
         gateway: "http",
         identity: Some(User::new(user, "keys").into()),
         source: None,
+        cluster: None,
         action: Some(Action::of_http(&target, "GET", "/api/v1/namespaces/kube-system/pods").expect("a path")),
         destination: Some(Destination { cluster: ClusterName::parse(cluster).expect("a name"), target }),
         decision: Some(Decision::allowed("rule 7")),

@@ -4,8 +4,8 @@
 use crate::{
     audit_webhook::Receiver,
     enrolment::OwnCa,
-    rig::{Hub, Ran, Role, get, mctunnel, ran, request, run, until},
-    service_accounts::{AUDIENCE, Api, jwt},
+    rig::{Greeter, Hub, Ran, Role, get, mctunnel, ran, request, run, until},
+    service_accounts::{AUDIENCE, Api, CANARY, jwt},
     tls_servers::Tls,
 };
 use serde_json::Value;
@@ -17,11 +17,13 @@ use std::{
 use tempfile::TempDir;
 
 /// Options about who comes in, what they may do, and where it is written down. Each has a check below.
-const ABOUT_TRUST: [(&str, Check); 17] = [
+const ABOUT_TRUST: [(&str, Check); 23] = [
     ("auth-config", auth_config),
     ("policy", policy),
     ("shadow-policy", shadow_policy),
     ("audit-log", audit_log),
+    ("audit-file-size", audit_file_size),
+    ("audit-keep", audit_keep),
     ("audit-webhook", audit_webhook),
     ("audit-webhook-ca", audit_webhook_ca),
     ("audit-webhook-authorization-file", audit_webhook_authorization_file),
@@ -35,13 +37,17 @@ const ABOUT_TRUST: [(&str, Check); 17] = [
     ("agent-cert-ttl", agent_cert_ttl),
     ("enrol-audience", enrol_audience),
     ("services", services),
+    ("report-webhook-ca", |way| report_ca(way, "report-webhook")),
+    ("report-webhook-authorization-file", |way| report_authorization_file(way, "report-webhook")),
+    ("report-otlp-ca", |way| report_ca(way, "report-otlp")),
+    ("report-otlp-authorization-file", |way| report_authorization_file(way, "report-otlp")),
 ];
 
 /// Shows that an option counts when it is set in this way.
 type Check = fn(Way);
 
 /// All the others.
-const ABOUT_OTHER_THINGS: [&str; 31] = [
+const ABOUT_OTHER_THINGS: [&str; 27] = [
     "data-dir",
     "tunnel-listen",
     "gateway-listen",
@@ -60,11 +66,7 @@ const ABOUT_OTHER_THINGS: [&str; 31] = [
     "report-size",
     "report-webhook",
     "report-webhook-kind",
-    "report-webhook-ca",
-    "report-webhook-authorization-file",
     "report-otlp",
-    "report-otlp-ca",
-    "report-otlp-authorization-file",
     "ready-file",
     "grace",
     "congestion-control",
@@ -180,6 +182,39 @@ fn audit_log(way: Way) {
     end(&mut hub);
     let recorded = fs::read_to_string(log).expect("a log");
     assert!(recorded.lines().any(|line| line.contains("\"cluster\":\"nowhere\"")), "{recorded}");
+}
+
+/// How many full files there are when a hub with these options has recorded a hundred requests, and what it said.
+fn full_files(way: Way, options: &[(&str, &str)], flags: &[&str]) -> (usize, String) {
+    let place = Place::new();
+    let log = place.path("elsewhere/audit.log").to_str().expect("UTF-8").to_owned();
+    let flags = [&["--insecure-no-auth", "--audit-log", &log], flags].concat();
+    let (mut hub, gateway) = place.serving(way, options, &flags);
+    (0..100).for_each(|_| assert_eq!(status(&gateway, None), 404));
+    end(&mut hub);
+    let files = fs::read_dir(place.path("elsewhere")).expect("a directory");
+    let names = files.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned());
+    let full = names.filter(|name| name.starts_with("audit-") && name.ends_with(".log")).count();
+    (full, hub.log())
+}
+
+fn audit_file_size(way: Way) {
+    for wrong in ["1KiB", "many"] {
+        let refused = Place::new().refused(way, &[("audit-file-size", wrong)], &["--insecure-no-auth"]);
+        assert_refused(&refused, "MCT-CONFIG-BAD-VALUE");
+    }
+    let (full, _) = full_files(way, &[("audit-file-size", "16KiB")], &[]);
+    assert!((3..10).contains(&full), "{full}");
+}
+
+fn audit_keep(way: Way) {
+    for wrong in ["0", "all"] {
+        let refused = Place::new().refused(way, &[("audit-keep", wrong)], &["--insecure-no-auth"]);
+        assert_refused(&refused, "MCT-CONFIG-BAD-VALUE");
+    }
+    let (full, log) = full_files(way, &[("audit-keep", "2")], &["--audit-file-size", "8KiB"]);
+    assert_eq!(full, 2);
+    assert!(log.contains("A full file of the audit log was deleted"), "{log}");
 }
 
 fn audit_webhook(way: Way) {
@@ -391,14 +426,80 @@ fn enrol_audience(way: Way) {
     let flags = ["--insecure-no-auth", "--review-kubeconfig", "/no/such/kubeconfig"];
     let refused = place.refused(way, &options, &flags);
     assert!(refused.status == Some(1) && refused.err.contains("/no/such/kubeconfig"), "{refused:?}");
+
+    // An account gets in with a token for this audience, and for no other.
+    let (api, path) = (Api::start(), |name: &str| place.path(name).to_str().expect("UTF-8").to_owned());
+    let (kubeconfig, token, data_dir) = (api.path("kubeconfig"), api.token(CANARY), path("data"));
+    let added = run(&["cluster", "add", "cluster-a", "--service-account", "fleet/a", "--data-dir", &data_dir]);
+    assert_eq!(added.status, Some(0), "{added:?}");
+    let flags = ["--insecure-no-auth", "--review-kubeconfig", &kubeconfig];
+    for (audience, counts) in [("elsewhere", false), (AUDIENCE, true)] {
+        let (mut hub, _) = place.serving(way, &[("enrol-audience", audience)], &flags);
+        let tunnel = hub.ready()["tunnel"].as_str().expect("an address").to_owned();
+        let (ca, home) = (path("data/pki/ca.pem"), path("home"));
+        let own = ["agent", "--enrol-service-account-token", &token, "--hub-ca", &ca, "--hub", &tunnel];
+        let mut agent = Role::start(place.0.path(), "agent", &[&own[..], &["--data-dir", &home]].concat(), &[]);
+        if counts {
+            assert_eq!(agent.ready()["cluster"], "cluster-a");
+        } else {
+            assert_eq!(agent.wait().code(), Some(1), "{}", agent.log());
+            assert!(agent.log().contains("MCT-ENROL-EVIDENCE"), "{}", agent.log());
+        }
+        drop(agent);
+        end(&mut hub);
+    }
 }
 
 fn services(way: Way) {
-    let place = Place::new();
-    // A file that is not there offers nothing to anybody, so one with a mistake in it has to show that it is read.
+    let (place, greeter) = (Place::new(), Greeter::start());
+    let offered = format!("services: {{greeter: {{address: 'tcp://{}', clusters: ['*']}}}}\n", greeter.address);
+    let file = place.write("services.yaml", &offered);
+    let (mut hub, _) = place.serving(way, &[("services", &file)], &["--insecure-no-auth"]);
+    let mut agent = place.agent(&mut hub, &["--expose", "greeter=127.0.0.1:0"]);
+    let exposed = agent.ready()["exposed"]["greeter"].as_str().expect("an address").to_owned();
+    assert_eq!(get(&exposed, "/x"), (200, "/x".to_owned()));
+    drop((agent, hub));
+    // A file that is not there offers nothing to anybody, so one with a mistake in it has to show that it is read at the start.
     let file = place.write("services.yaml", "service: {}\n");
     let refused = place.refused(way, &[("services", &file)], &["--insecure-no-auth"]);
     assert_refused(&refused, "MCT-SERVICE-SYNTAX");
+}
+
+/// Reports go by TLS to whom the file says, and to nobody else.
+fn report_ca(way: Way, sink: &str) {
+    let (place, tls, flag) = (Place::new(), Tls::new(), format!("--{sink}"));
+    let option = format!("{sink}-ca");
+    let nowhere = ["--insecure-no-auth", &flag, "https://127.0.0.1:1/"];
+    let refused = place.refused(way, &[(&option, "/no/such/ca.pem")], &nowhere);
+    assert!(refused.err.contains("error[MCT-TLS-CA-FILE]: ") && refused.err.contains("/no/such/ca.pem"), "{refused:?}");
+
+    let receiver = Receiver::start_tls(&tls);
+    let (believed, other) = (place.write("receivers-ca.pem", &tls.ca), place.write("other-ca.pem", &Tls::new().ca));
+    let flags = ["--insecure-no-auth", &flag, &receiver.url];
+    let (mut hub, _) = place.serving(way, &[(&option, &other)], &flags);
+    let agent = place.reporting(&mut hub);
+    until("the hub to say whom it does not believe", || hub.log().contains("invalid peer certificate").then_some(()));
+    assert!(receiver.heads().is_empty(), "and it has sent nothing");
+    drop((agent, hub));
+    let (mut hub, _) = place.serving(way, &[(&option, &believed)], &flags);
+    let _agent = place.reporting(&mut hub);
+    until("a report", || (!receiver.records().is_empty()).then_some(()));
+}
+
+/// The secret is shown to the receiver, by a way that nobody can read, and nowhere else.
+fn report_authorization_file(way: Way, sink: &str) {
+    let (place, receiver, flag) = (Place::new(), Receiver::start(), format!("--{sink}"));
+    let (option, secret) = (format!("{sink}-authorization-file"), place.write("secret", "Bearer hunter2\n"));
+    let options = [(option.as_str(), secret.as_str())];
+    let elsewhere = ["--insecure-no-auth", &flag, "http://siem.example.com/in"];
+    assert_refused(&place.refused(way, &options, &elsewhere), "MCT-CONFIG-BAD-VALUE");
+    let (mut hub, _) =
+        place.serving(way, &options, &["--insecure-no-auth", &flag, &receiver.url, "--log-level", "trace"]);
+    let _agent = place.reporting(&mut hub);
+    let heads = until("a report", || Some(receiver.heads()).filter(|heads| !heads.is_empty()));
+    assert!(heads.iter().all(|head| head.contains("authorization: Bearer hunter2\r\n")), "{heads:?}");
+    end(&mut hub);
+    assert!(!hub.log().contains("hunter2"));
 }
 
 // === a place for one hub ===
@@ -475,6 +576,28 @@ impl Place {
     /// A hub that serves, with a gateway without TLS, and that gateway's address.
     fn serving(&self, way: Way, options: &[(&str, &str)], flags: &[&str]) -> (Role, String) {
         self.start(self.command(way, options, &[flags, &["--gateway-plain"]].concat()))
+    }
+
+    /// An agent of c1, with these flags.
+    fn agent(&self, hub: &mut Role, flags: &[&str]) -> Role {
+        let tunnel = hub.ready()["tunnel"].as_str().expect("an address").to_owned();
+        let path = |name: &str| self.path(name).to_str().expect("UTF-8").to_owned();
+        let (data_dir, bundle) = (path("data"), path("c1.join"));
+        if !self.path("c1.join").exists() {
+            let out = ["--data-dir", &data_dir, "--hub", &tunnel, "--out", &bundle];
+            let added = run(&[&["cluster", "add", "c1"], &out[..]].concat());
+            assert_eq!(added.status, Some(0), "{added:?}");
+        }
+        let own = ["agent", "--join", &bundle, "--hub", &tunnel];
+        Role::start(self.0.path(), "agent", &[&own[..], flags].concat(), &[])
+    }
+
+    /// An agent that reports its cluster's status, once there is a tunnel.
+    fn reporting(&self, hub: &mut Role) -> Role {
+        let spool = self.path("spool");
+        let mut agent = self.agent(hub, &["--spool", spool.to_str().expect("UTF-8")]);
+        agent.ready();
+        agent
     }
 
     fn start(&self, command: Command) -> (Role, String) {

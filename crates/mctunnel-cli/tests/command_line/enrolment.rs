@@ -143,6 +143,15 @@ fn audit_has_both_uses(log: &str, id: &str, token: &str) {
     let of = |record: &Value| ["decision", "rule", "source", "end"].map(|key| text(&record[key]).to_owned());
     assert_eq!(of(&records[0]), ["allowed", rule.as_str(), "127.0.0.1", "clean"]);
     assert_eq!(text(&records[0]["user"]), "cluster:cluster-a");
+    let clusters = [&records[0], &records[1]].map(|record| (text(&record["cluster"]), record.get("target")));
+    assert_eq!(clusters, [("cluster-a", None); 2], "also who has the secret of a token that was used");
+    let tail = run(&["audit", "tail", log, "--cluster", "cluster-a"]).out;
+    let shown: Vec<&str> = tail.lines().filter_map(|line| line.split_once("Z  ")).map(|(_, line)| line).collect();
+    assert_eq!(shown.len(), 2, "{tail}");
+    let granted = "enrol  cluster:cluster-a from 127.0.0.1  allowed  a certificate for cluster-a  ";
+    assert!(shown[0].starts_with(granted) && shown[0].ends_with(&format!("  rule: {rule}")), "{tail}");
+    let refused = "enrol  (unknown) from 127.0.0.1  denied  a certificate for cluster-a  ";
+    assert!(shown[1].starts_with(refused) && shown[1].contains("MCT-ENROL-TOKEN-USED"), "{tail}");
     assert_eq!(of(&records[1]), ["denied", rule.as_str(), "127.0.0.1", "error"]);
     assert_eq!(text(&records[1]["identity"]), "unknown", "nobody has proven to be one");
     assert!(text(&records[1]["error"]).starts_with("MCT-ENROL-TOKEN-USED: "), "{}", records[1]);

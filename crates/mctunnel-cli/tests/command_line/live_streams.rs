@@ -23,10 +23,10 @@ use std::{
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-/// What is promised for what is open.
-const CUT_WITHIN: Duration = Duration::from_secs(5);
-/// And for what is asked anew.
-const DENIED_WITHIN: Duration = Duration::from_secs(1);
+/// What is promised for what is open, and as much again for a machine that has more to do.
+const CUT_WITHIN: Duration = Duration::from_secs(5 + 5);
+/// And for what is asked anew, with the same: a file is read twice a second, and twice when it has changed.
+const DENIED_WITHIN: Duration = Duration::from_secs(1 + 1);
 
 /// How far apart the clocks of an issuer and of the hub may be: a token counts for so many seconds longer than it says.
 const SKEW: u64 = 30;
@@ -120,13 +120,13 @@ fn echo(mut socket: TcpStream) {
 }
 
 /// An issuer of tokens.
-struct Issuer {
-    url: String,
+pub(crate) struct Issuer {
+    pub(crate) url: String,
     key: Arc<KeyPair>,
 }
 
 impl Issuer {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let key = Arc::new(KeyPair::generate_for(&PKCS_ED25519).expect("a key"));
         let public = Arc::clone(&key);
         let address = serve(move |mut socket| {
@@ -149,12 +149,12 @@ impl Issuer {
     }
 
     /// A token for a user, for a long time.
-    fn token(&self, user: &str) -> String {
+    pub(crate) fn token(&self, user: &str) -> String {
         self.token_until(user, 4_102_444_800)
     }
 
     /// The same, up to this second since 1970.
-    fn token_until(&self, user: &str, exp: u64) -> String {
+    pub(crate) fn token_until(&self, user: &str, exp: u64) -> String {
         let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let claims = json!({"iss": self.url, "aud": "mctunnel", "sub": user, "exp": exp});
         let message = format!("{}.{}", part(json!({"alg": "EdDSA", "kid": "k1"})), part(claims));
@@ -360,9 +360,10 @@ fn t32_what_is_open_is_cut_when_what_allowed_it_goes_away() {
     let (alice, carol, olga) = (Who::Token(&alice_key), Who::Certificate(&stage.carol), Who::Token(&olga_token));
     let (alices, mut carols, mut olgas) = (stage.watch(alice), stage.watch(carol), stage.watch(olga));
     let (mut exec, mut olgas_exec) = (stage.exec(alice), stage.exec(olga));
-    let mut cis = stage.open(&ci_key);
+    let (mut cis, mut cis_exec) = (stage.open(&ci_key), stage.exec(Who::Token(&ci_key)));
     echoes(&mut exec);
     echoes(&mut cis);
+    echoes(&mut cis_exec);
     for who in [alice, Who::Token(&ci_key), carol, olga] {
         assert_eq!(stage.status(who), Some(200));
     }
@@ -377,17 +378,15 @@ fn t32_what_is_open_is_cut_when_what_allowed_it_goes_away() {
     olgas.goes_on(&stage);
     echoes(&mut olgas_exec);
     echoes(&mut cis);
+    echoes(&mut cis_exec);
 
     let (since, cause) = (Instant::now(), "the key is revoked");
     let id = ci_key.split('_').nth(1).expect("an id");
     let revoked = run(&["api-key", "revoke", id, "--data-dir", &stage.hub.path("data")]);
     assert_eq!(revoked.status, Some(0), "{revoked:?}");
     stage.expect_denied(Who::Token(&ci_key), since, 401, cause);
-    let end = cis.read(&mut [0; 64]);
-    let took = since.elapsed();
-    println!("{cause}: cut after {took:?}");
-    assert!(matches!(end, Ok(0)) || end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
-    assert!(took < CUT_WITHIN, "{took:?}");
+    expect_reset(cis, since, cause);
+    expect_reset(cis_exec, since, cause);
     carols.goes_on(&stage);
     olgas.goes_on(&stage);
 

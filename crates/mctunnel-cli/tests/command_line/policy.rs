@@ -129,7 +129,9 @@ fn questions_without_sense_are_misuse() {
     }
     let file = file.to_str().expect("UTF-8");
     assert_eq!(run(&["can-i", "get", "pods", "--policy", file]).status, Some(2), "which cluster?");
-    assert_eq!(run(&["can-i", "get", "pods", "--cluster", "c", "--as", "a"]).status, Some(2), "which policy?");
+    let nobody = run(&["can-i", "get", "pods", "--cluster", "c", "--as", "a"]);
+    assert_eq!(nobody.status, Some(2), "which policy?");
+    assert!(nobody.err.contains("--hub") && nobody.err.contains("--policy"), "{}", nobody.err);
     let bad = run(&["can-i", "get", "pods", "--cluster", "Bad_Name", "--as", "a", "--policy", file]);
     assert_eq!(bad.status, Some(2), "{bad:?}");
     assert!(bad.err.starts_with("error[MCT-POLICY-QUESTION]: "), "{}", bad.err);
@@ -167,6 +169,24 @@ fn a_check_lists_what_it_finds() {
     );
     assert!(broken.out.ends_with("3 errors, 0 warnings\n"), "{}", broken.out);
     assert!(run(&["policy", "check", "/nowhere/policy.yaml"]).err.starts_with("error[MCT-POLICY-FILE]: "));
+}
+
+#[test]
+fn a_check_names_providers_that_the_authentication_file_does_not_have() {
+    let (dir, file) = written(&POLICY.replace("providers: [corp]", "providers: [crop]"));
+    let path = file.to_str().expect("UTF-8");
+    let auth = dir.path().join("auth.yaml");
+    let check = |auth_text: &str| {
+        fs::write(&auth, auth_text).expect("a file");
+        run(&["policy", "check", "--strict", path, "--auth-config", auth.to_str().expect("UTF-8")])
+    };
+    let ran = check("providers: [{name: corp, client_certificates: {ca_file: not-read.pem}}]");
+    let told = "warning: line 21: binding alice: there is no provider \"crop\"; did you mean corp?\n";
+    assert!(ran.status == Some(1) && ran.out.contains(told), "{ran:?}");
+    assert_eq!(check("providers: [{name: crop, api_keys: {}}]").status, Some(0));
+    let broken = check("providers: [{nam: crop}]");
+    assert!(broken.status == Some(2) && broken.err.starts_with("error[MCT-AUTHN-SYNTAX]: "), "{broken:?}");
+    assert_eq!(run(&["policy", "check", "--strict", path]).status, Some(0), "nothing is known of providers without it");
 }
 
 #[test]

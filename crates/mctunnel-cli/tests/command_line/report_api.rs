@@ -1,6 +1,9 @@
 //! Reports by HTTP: who may not list events of a namespace does not see them here either; lists, lines, and lines that go on.
 
-use crate::report_rig::{OPEN, POLICY, Said, Stage, event, line};
+use crate::{
+    report_rig::{OPEN, POLICY, Said, Stage, event, line},
+    rig::until,
+};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -82,6 +85,24 @@ fn who_may_not_list_events_of_a_namespace_does_not_see_them() {
     assert_eq!(decided("alice", "events", "allowed"), 4, "{log}");
     assert_eq!(decided("lily", "pods", "denied"), 2);
     assert_eq!(decided("carl", "deploys", "allowed"), 2);
+}
+
+#[test]
+fn t40_who_may_see_nothing_has_a_quota_as_well_and_nobody_pays_twice() {
+    const QUOTAS: &str =
+        "quotas: [{name: few, per: user, users: [eve, alice], clusters: ['*'], requestsPerSecond: 1, burst: 1}]\n";
+    let stage = staged(&["eve", "alice", "ops"]);
+    stage.edit(&format!("{POLICY}{QUOTAS}"));
+    for page in ["/-/v1/events", "/-/v1/reports?cluster=c1", "/-/v1/clusters"] {
+        let limited = until("the quota of who is refused", || {
+            let (status, answer) = stage.json("eve", page);
+            assert!([403, 429].contains(&status), "{answer}");
+            (status == 429).then_some(answer)
+        });
+        assert_eq!(limited["details"]["causes"][0]["reason"], "MCT-HTTP-QUOTA", "{limited}");
+    }
+    assert_eq!(stage.page(Some("alice"), "/-/v1/events").0, 200, "one request is one of her quota");
+    assert_eq!(stage.page(Some("ops"), "/-/v1/events").0, 200);
 }
 
 #[test]

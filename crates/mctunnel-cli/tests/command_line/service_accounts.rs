@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 pub(crate) const AUDIENCE: &str = "mctunnel-enrol";
 /// The token of fleet/a.
-const CANARY: &str = "canary-of-fleet-a";
+pub(crate) const CANARY: &str = "canary-of-fleet-a";
 
 /// A token with this signature. All of them say that they are of fleet/a and for this hub; which one is, the cluster knows.
 pub(crate) fn jwt(signature: &str) -> String {
@@ -80,14 +80,14 @@ impl Api {
     }
 
     /// A file with a token; gives its path.
-    fn token(&self, token: &str) -> String {
+    pub(crate) fn token(&self, token: &str) -> String {
         let path = self.path("token");
         fs::write(&path, format!("{}\n", jwt(token))).expect("a token");
         path
     }
 
     /// A hub that asks this API about tokens.
-    fn hub(&self, more: &[&str]) -> Hub {
+    pub(crate) fn hub(&self, more: &[&str]) -> Hub {
         let kubeconfig = self.path("kubeconfig");
         Hub::start(&[&["--review-kubeconfig", &kubeconfig, "--enrol-audience", AUDIENCE], more].concat())
     }
@@ -154,7 +154,7 @@ fn record(hub: &Hub, cluster: &str, account: &str) -> Ran {
     run(&["cluster", "add", cluster, "--service-account", account, "--data-dir", &hub.path("data")])
 }
 
-fn recorded(hub: &Hub, cluster: &str, account: &str) {
+pub(crate) fn recorded(hub: &Hub, cluster: &str, account: &str) {
     let added = record(hub, cluster, account);
     assert_eq!(added.status, Some(0), "{added:?}");
 }

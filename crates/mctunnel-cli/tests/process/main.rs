@@ -25,6 +25,7 @@ mod raw_h2;
 mod reports;
 mod rig;
 mod rotate;
+mod rotate_files;
 mod services;
 mod stall;
 mod wire;

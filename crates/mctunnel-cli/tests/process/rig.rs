@@ -91,7 +91,7 @@ impl Rig {
     }
 
     /// A hub that may have so many files and sockets open.
-    pub(crate) async fn start_limited(descriptors: u32) -> Self {
+    pub(crate) async fn start_limited(descriptors: usize) -> Self {
         let turn = ONE_AT_A_TIME.lock().await;
         let dir = tempfile::tempdir().expect("a directory");
         let hub = hub_command(dir.path(), "127.0.0.1:0", "127.0.0.1:0", &[]);
