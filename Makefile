@@ -104,9 +104,9 @@ report-soak: ## A million reports with 200 kills and cuts, each stored once; not
 	REPORT_RECORDS=$${REPORT_RECORDS:-1000000} REPORT_FAULTS=$${REPORT_FAULTS:-200} \
 		$(CARGO) test --release --locked --package mctunnel-cli --test process reports::t41
 
-front: build ## Ambiguous requests through haproxy, nginx, envoy and traefik in front of the gateway (T15)
+front: build ## Ambiguous requests through haproxy, nginx, envoy and traefik in front of the gateway (T15; FRONT_FLAGS=--allow-missing)
 	e2e/front/run tools
-	MCTUNNEL="$(MCTUNNEL)" e2e/front/run smuggling
+	MCTUNNEL="$(MCTUNNEL)" e2e/front/run smuggling $(FRONT_FLAGS)
 
 h2spec: build ## The conformance suite of HTTP/2 against the gateway (T39)
 	e2e/front/run tools
