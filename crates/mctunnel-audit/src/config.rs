@@ -18,7 +18,8 @@ pub struct AuditConfig {
     /// How many of them may be open or unwritten for one source at once: an address, or with IPv6 a network of 64 bits.
     /// Default: 16,384, a quarter.
     pub slots_per_source: usize,
-    /// What happens to a request that finds no slot, or finds that the record cannot be written. Default: refuse.
+    /// What happens to a request that finds no slot, or finds that the record cannot be written. Default: refuse. Whose source has
+    /// its share is refused in any case.
     pub on_full: OnFull,
     /// A file with rotation. Default: none.
     pub file: Option<FileConfig>,

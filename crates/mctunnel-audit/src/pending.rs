@@ -4,8 +4,8 @@
 use crate::{
     AuditStatus, OnFull,
     json::Members,
-    slots::{Held, Slots},
-    strangers::{LeftOut, Strangers, Verdict},
+    slots::{Held, NoneLeft, Slots},
+    strangers::{Asker, LeftOut, Strangers, Verdict},
 };
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -101,17 +101,20 @@ impl Pending {
 
     /// Takes a slot for a client at this address, as far as that is known.
     pub(crate) fn take_slot(&self, source: Option<IpAddr>) -> Taken {
-        if !self.is_blocked.load(Ordering::Acquire)
-            && let Some(held) = self.slots.take(source)
-        {
-            return Taken::Slot(held);
-        }
-        match self.on_full {
-            OnFull::Refuse => {
+        let none_left = match self.is_blocked.load(Ordering::Acquire) {
+            true => NoneLeft::ForAnybody,
+            false => match self.slots.take(source) {
+                Ok(held) => return Taken::Slot(held),
+                Err(none_left) => none_left,
+            },
+        };
+        match (self.on_full, none_left) {
+            // Whoever fills its own share must not switch off the record of what it does.
+            (OnFull::Refuse, _) | (OnFull::DropAndCount, NoneLeft::ForThisSource) => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 Taken::Refused
             }
-            OnFull::DropAndCount => {
+            (OnFull::DropAndCount, NoneLeft::ForAnybody) => {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
                 self.wake(&mut self.queue.lock());
                 Taken::Unrecorded
@@ -137,8 +140,8 @@ impl Pending {
     // === Strangers ===
 
     /// Whether the record of a stranger is written; if not, it is counted.
-    pub(crate) fn writes_stranger(&self, source: Option<IpAddr>) -> bool {
-        match self.strangers.judge(source, Instant::now()) {
+    pub(crate) fn writes_stranger(&self, asker: &Asker<'_>) -> bool {
+        match self.strangers.judge(asker, Instant::now()) {
             Verdict::Written => true,
             Verdict::LeftOut => false,
             Verdict::FirstLeftOut => {
@@ -150,8 +153,8 @@ impl Pending {
     }
 
     /// It was written, and is so long.
-    pub(crate) fn wrote_stranger(&self, source: Option<IpAddr>, bytes: usize) {
-        self.strangers.wrote(source, bytes, Instant::now());
+    pub(crate) fn wrote_stranger(&self, asker: &Asker<'_>, bytes: usize) {
+        self.strangers.wrote(asker, bytes, Instant::now());
     }
 
     /// Gives a slot back that has no record.

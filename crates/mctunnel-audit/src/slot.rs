@@ -5,6 +5,7 @@ use crate::{
     pending::{Entry, Pending},
     record,
     slots::Held,
+    strangers::Asker,
 };
 use mctunnel_core::{AuditOutcome, AuditSlot, AuditSubject, Decision};
 use std::{net::IpAddr, sync::Arc, time::SystemTime};
@@ -34,12 +35,12 @@ impl Slot {
     }
 
     /// The same for a request of a stranger, which has no record of its own when there are too many.
-    fn fill_of_stranger(&mut self, source: Option<IpAddr>, members: impl FnOnce(&Self) -> Members) {
-        if !self.pending.writes_stranger(source) {
+    fn fill_of_stranger(&mut self, asker: &Asker<'_>, members: impl FnOnce(&Self) -> Members) {
+        if !self.pending.writes_stranger(asker) {
             return self.pending.leave_out(self.held.take());
         }
         let members = members(self);
-        self.pending.wrote_stranger(source, members.as_str().len());
+        self.pending.wrote_stranger(asker, members.as_str().len());
         self.fill(members);
     }
 }
@@ -64,7 +65,9 @@ impl AuditSlot for Slot {
         let members = |slot: &Self| record::finished(SystemTime::now(), slot.started.is_some(), subject, outcome);
         // What was begun has an end.
         if self.started.is_none() && is_stranger(subject) {
-            return self.fill_of_stranger(subject.source.or(self.source), members);
+            // Whoever names a cluster without being somebody had a secret of it.
+            let asker = Asker { source: subject.source.or(self.source), cluster: subject.cluster.as_ref() };
+            return self.fill_of_stranger(&asker, members);
         }
         let members = members(&self);
         self.fill(members);
@@ -79,7 +82,7 @@ impl Drop for Slot {
         let members = |slot: &Self| record::cut_off(SystemTime::now(), slot.started.as_ref(), slot.taken.elapsed());
         if self.started.is_none() {
             // Nobody said anything of it.
-            return self.fill_of_stranger(self.source, members);
+            return self.fill_of_stranger(&Asker { source: self.source, cluster: None }, members);
         }
         let members = members(self);
         self.fill(members);

@@ -9,7 +9,7 @@ mod tests;
 pub(crate) use build::{Built, Reuse};
 pub use form::AuthConfig;
 
-use crate::{ApiKeyStore, AuthnError, Chain, Clock, ReviewToken};
+use crate::{ApiKeyStore, AuthnError, Chain, Clock, ReviewToken, digest};
 use std::{
     collections::BTreeMap,
     fs::File,
@@ -58,6 +58,11 @@ impl Files {
             named.insert(file.clone(), read(&place)?);
         }
         Ok(Self { path: path.to_owned(), text, named })
+    }
+
+    /// The digest of the authentication file alone, in hex.
+    pub(crate) fn sha256(&self) -> String {
+        digest::hex(&digest::of(self.text.as_bytes()))
     }
 
     pub(crate) fn build(&self, parts: &AuthParts, reuse: &Reuse) -> Result<Built, AuthnError> {

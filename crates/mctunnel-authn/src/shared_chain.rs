@@ -41,9 +41,10 @@ impl SharedChain {
     pub async fn watch(path: PathBuf, parts: AuthParts) -> Result<Self, AuthnError> {
         let files = read(&path).await?;
         let built = files.build(&parts, &Reuse::nothing())?;
+        let sha256 = Some(files.sha256());
         let current = Arc::new(Current {
             place: RwLock::new(Place { chain: Some(built.chain), base: 0 }),
-            status: watch::Sender::new(ChainStatus { replaced: 0, problem: None }),
+            status: watch::Sender::new(ChainStatus { replaced: 0, sha256, problem: None }),
         });
         let follower =
             Follower { path, parts, judged: Judged::Files(files), reuse: built.reuse, current: Arc::clone(&current) };
@@ -93,6 +94,8 @@ impl Authenticate for SharedChain {
 pub struct ChainStatus {
     /// How often the chain was replaced.
     pub replaced: u64,
+    /// The SHA-256 of the text of the chain that counts now, in hex; `None` without a chain.
+    pub sha256: Option<String>,
     /// Why the file as it is now does not count; the chain is then the last good one, or none if the file is not there.
     pub problem: Option<String>,
 }
@@ -126,14 +129,14 @@ impl Current {
         self.place.read().chain.clone()
     }
 
-    fn replace(&self, chain: Option<Chain>, problem: Option<String>) {
+    fn replace(&self, chain: Option<Chain>, sha256: Option<String>, problem: Option<String>) {
         let mut place = self.place.write();
         let next = place.generation().wrapping_add(1);
         place.base = next.wrapping_sub(chain.as_ref().map_or(0, Chain::generation));
         place.chain = chain;
         drop(place);
         self.status.send_modify(|status| {
-            *status = ChainStatus { replaced: status.replaced + 1, problem };
+            *status = ChainStatus { replaced: status.replaced + 1, sha256, problem };
         });
     }
 }
@@ -191,7 +194,7 @@ impl Follower {
                 let providers: Vec<_> = built.chain.names().map(AsRef::as_ref).collect();
                 tracing::info!(%file, providers = providers.join(","), "the authentication file changed");
                 self.reuse = built.reuse;
-                self.current.replace(Some(built.chain), None);
+                self.current.replace(Some(built.chain), Some(files.sha256()), None);
                 self.judged = Judged::Files(files);
             }
             Err(problem) => self.refuse(&problem),
@@ -206,7 +209,7 @@ impl Follower {
                 tracing::warn!(%file, "{MISSING}");
                 self.judged = Judged::Missing;
                 self.reuse = Reuse::nothing();
-                self.current.replace(None, Some(MISSING.to_owned()));
+                self.current.replace(None, None, Some(MISSING.to_owned()));
             }
             return;
         }

@@ -4,10 +4,10 @@
 use crate::{process, trust::Files, watched::Watched};
 use mctunnel::core::AuditFull;
 use mctunnel_audit::{AuditLog, Fact, Hash};
-use mctunnel_authn::ApiKeyStore;
+use mctunnel_authn::{ApiKeyStore, ChainStatus};
+use mctunnel_policy::{PolicyStatus, PolicyText};
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -15,8 +15,9 @@ use std::{
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::task::AbortOnDropHandle;
 
-/// How often somebody looks.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often somebody looks: twice for each time that those who watch the files look, so that what counted is seen even if the next
+/// one takes its place at once.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// What was seen last.
 pub(crate) struct TrustEvents {
@@ -31,8 +32,23 @@ pub(crate) struct TrustEvents {
     generation: u64,
 }
 
-/// How often the file was replaced, and why it does not count if it does not.
-type State = (u64, Option<String>);
+/// How a file is.
+#[derive(Debug, Clone)]
+struct State {
+    /// How often what counts was replaced.
+    replaced: u64,
+    /// What counts now; it may be older than the file.
+    counts: Option<Content>,
+    /// Why the file as it is now does not count if it does not.
+    problem: Option<String>,
+}
+
+/// What counts, as it was when it was read.
+#[derive(Debug, Clone)]
+enum Content {
+    Text(PolicyText),
+    Digest(String),
+}
 
 impl TrustEvents {
     /// Looks until it is dropped; without a log nobody does.
@@ -52,7 +68,10 @@ impl TrustEvents {
         loop {
             ticks.tick().await;
             for (event, path, state) in self.states() {
-                if self.told.get(event) != Some(&state) && self.tell_file(event, &path, &state).await.is_ok() {
+                let told = self.told.get(event).map(|told| (told.replaced, told.problem.as_ref()));
+                let is_new = told.is_none_or(|(replaced, _)| replaced != state.replaced);
+                let is_other = told.is_none_or(|(_, problem)| problem != state.problem.as_ref());
+                if (is_new || is_other) && tell_file(&self.log, event, &path, &state, is_new).await.is_ok() {
                     self.told.insert(event, state);
                 }
             }
@@ -66,38 +85,19 @@ impl TrustEvents {
         let of_policy = self.watched.policy.as_ref().map(|policy| policy.status());
         let of_next = self.watched.next.as_ref().map(|(next, _)| next.status());
         let states = [
-            ("authentication", Some(providers), chain.map(|status| (status.replaced, status.problem))),
-            ("policy", Some(policy), of_policy.map(|status| (status.replaced, status.problem))),
-            ("shadow_policy", next.as_ref(), of_next.map(|status| (status.replaced, status.problem))),
+            ("authentication", Some(providers), chain.map(State::from)),
+            ("policy", Some(policy), of_policy.map(State::from)),
+            ("shadow_policy", next.as_ref(), of_next.map(State::from)),
         ];
         states.into_iter().filter_map(|(event, path, state)| Some((event, path?.clone(), state?))).collect()
     }
 
-    async fn tell_file(&self, event: &'static str, path: &Path, (_, problem): &State) -> Result<(), AuditFull> {
-        let shown = path.display().to_string();
-        let mut facts = vec![("file", Fact::Text(&shown))];
-        let (to_read, digest);
-        match problem {
-            Some(problem) => facts.push(("problem", Fact::Text(problem))),
-            None => {
-                to_read = path.to_owned();
-                let read = tokio::task::spawn_blocking(move || fs::read(to_read).ok()).await;
-                digest = read.ok().flatten().map(|content| Hash::of(&content).to_string());
-                facts.extend(digest.as_ref().map(|digest| ("sha256", Fact::Text(digest))));
-            }
-        }
-        self.log.note(event, &facts)
-    }
-
     fn look_at_keys(&mut self) {
-        // The number first: what changes in between is seen the next time.
         let generation = self.keys.generation();
-        let is_known = self.known.is_some() && generation == self.generation;
-        if is_known || !self.keys.is_current() {
+        if self.known.is_some() && generation == self.generation {
             return;
         }
-        let records = self.keys.list().into_iter().filter(|record| record.revoked.is_none());
-        let now: BTreeMap<String, String> = records.map(|record| (record.id.clone(), record.user.clone())).collect();
+        let Some(now) = keys_at(&*self.keys, generation) else { return };
         let Some(known) = &mut self.known else {
             (self.known, self.generation) = (Some(now), generation);
             return;
@@ -122,3 +122,56 @@ impl TrustEvents {
         self.generation = generation;
     }
 }
+
+/// The keys that count, with their users; `None` if they may have changed, or been forgotten, while they were looked at: the next look
+/// sees them.
+fn keys_at(keys: &dyn ApiKeyStore, generation: u64) -> Option<BTreeMap<String, String>> {
+    let is_so = || keys.is_current() && keys.generation() == generation;
+    if !is_so() {
+        return None;
+    }
+    let records = keys.list().into_iter().filter(|record| record.revoked.is_none());
+    let now = records.map(|record| (record.id.clone(), record.user.clone())).collect();
+    // A store that forgets its keys in between gives none at all, which is not that all are revoked.
+    is_so().then_some(now)
+}
+
+/// Says how a file is: what counts if that is new, and what is wrong with the file if anything is.
+async fn tell_file(
+    log: &AuditLog,
+    event: &'static str,
+    path: &Path,
+    state: &State,
+    is_new: bool,
+) -> Result<(), AuditFull> {
+    let shown = path.display().to_string();
+    let counts = state.counts.clone().filter(|_| is_new);
+    let digest = match counts {
+        Some(Content::Text(text)) => {
+            // It may be long.
+            let hashing = tokio::task::spawn_blocking(move || Hash::of(text.as_str().as_bytes()).to_string());
+            Some(hashing.await.map_err(|_| AuditFull)?)
+        }
+        Some(Content::Digest(digest)) => Some(digest),
+        None => None,
+    };
+    let mut facts = vec![("file", Fact::Text(&shown))];
+    facts.extend(digest.as_ref().map(|digest| ("sha256", Fact::Text(digest))));
+    facts.extend(state.problem.as_ref().map(|problem| ("problem", Fact::Text(problem))));
+    log.note(event, &facts)
+}
+
+impl From<ChainStatus> for State {
+    fn from(ChainStatus { replaced, sha256, problem }: ChainStatus) -> Self {
+        Self { replaced, counts: sha256.map(Content::Digest), problem }
+    }
+}
+
+impl From<PolicyStatus> for State {
+    fn from(PolicyStatus { replaced, text, problem, .. }: PolicyStatus) -> Self {
+        Self { replaced, counts: text.map(Content::Text), problem }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -69,6 +69,7 @@ impl Hub {
                     entry.by(&issued.cluster, ENROL, &vouched.by);
                     entry.about(Some(issued.cluster.clone()));
                 }
+                // Only what proved to have a secret of a cluster names it: the log tells it from strangers by that.
                 Err(refusal) => entry.about(issuing.cluster_of_refused(token, refusal)),
             }
             record(entry, &evidence, answer.as_ref().err());

@@ -78,5 +78,5 @@ pub use expectation::{Outcome, Table};
 pub use policy::{ClusterLabels, Policy};
 pub use question::{InvalidQuestion, Question};
 pub use quota::{Permit, Quotas};
-pub use reload::{PolicyStatus, ReloadingPolicy};
+pub use reload::{PolicyStatus, PolicyText, ReloadingPolicy};
 pub use shadow::{Shadow, ShadowCounts};

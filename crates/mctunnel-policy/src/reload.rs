@@ -14,6 +14,7 @@ use follow::Follower;
 use mctunnel_core::{Access, Authorize, Decision};
 use parking_lot::{Mutex, RwLock};
 use std::{
+    fmt,
     path::PathBuf,
     sync::{
         Arc,
@@ -44,8 +45,28 @@ pub struct PolicyStatus {
     pub bindings: usize,
     /// How many deny rules count now.
     pub deny: usize,
+    /// The text that counts now, as it was read; `None` if there is none, and everything is denied.
+    pub text: Option<PolicyText>,
     /// Why the file as it is now does not count; the policy is then the last good one, or denies everything if the file is not there.
     pub problem: Option<String>,
+}
+
+/// The text of a policy. Cheap to clone; where statuses are shown, it is not.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PolicyText(Arc<str>);
+
+impl PolicyText {
+    /// All of it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for PolicyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
 }
 
 impl ReloadingPolicy {
@@ -134,14 +155,14 @@ struct Shared {
 #[derive(Debug)]
 struct Source {
     /// The text of the last good policy, if the file was there.
-    text: Option<Arc<str>>,
+    text: Option<PolicyText>,
     labels: ClusterLabels,
 }
 
 impl Shared {
     fn new(labels: ClusterLabels) -> Self {
         let policy = Policy::deny_all();
-        let status = PolicyStatus { replaced: 0, roles: 0, bindings: 0, deny: 0, problem: None };
+        let status = PolicyStatus { replaced: 0, roles: 0, bindings: 0, deny: 0, text: None, problem: None };
         Self {
             quotas: Arc::new(Quotas::new(&policy)),
             policy: RwLock::new(policy),
@@ -155,15 +176,16 @@ impl Shared {
     fn install(&self, text: &str) -> Result<(), PolicyError> {
         let mut source = self.source.lock();
         let policy = Policy::parse_with(text, &source.labels)?;
-        source.text = Some(text.into());
-        self.replace(policy, None);
+        let text = PolicyText(text.into());
+        source.text = Some(text.clone());
+        self.replace(policy, Some(text), None);
         Ok(())
     }
 
     fn deny_all(&self) {
         let mut source = self.source.lock();
         source.text = None;
-        self.replace(Policy::deny_all(), Some(MISSING.to_owned()));
+        self.replace(Policy::deny_all(), None, Some(MISSING.to_owned()));
     }
 
     fn relabel(&self, labels: ClusterLabels) {
@@ -172,11 +194,11 @@ impl Shared {
             return;
         }
         source.labels = labels;
-        let read = source.text.as_ref().map(|text| Policy::parse_with(text, &source.labels));
+        let read = source.text.as_ref().map(|text| Policy::parse_with(text.as_str(), &source.labels));
         // Read before it is written: the one would wait for the other.
         let problem = self.status.borrow().problem.clone();
         match read {
-            Some(Ok(policy)) => self.replace(policy, problem),
+            Some(Ok(policy)) => self.replace(policy, source.text.clone(), problem),
             // Labels make no mistakes; if they did, the last good policy stays.
             Some(Err(error)) => self.keep(error.to_string()),
             None => {}
@@ -184,12 +206,12 @@ impl Shared {
     }
 
     /// The policy first, its number second: whoever sees the number decides by the new policy.
-    fn replace(&self, policy: Policy, problem: Option<String>) {
+    fn replace(&self, policy: Policy, text: Option<PolicyText>, problem: Option<String>) {
         let (roles, bindings, deny) = policy.size();
         self.quotas.replace(&policy);
         *self.policy.write() = policy;
         let replaced = self.replaced.fetch_add(1, Ordering::AcqRel) + 1;
-        self.status.send_modify(|status| *status = PolicyStatus { replaced, roles, bindings, deny, problem });
+        self.status.send_modify(|status| *status = PolicyStatus { replaced, roles, bindings, deny, text, problem });
     }
 
     fn keep(&self, problem: String) {

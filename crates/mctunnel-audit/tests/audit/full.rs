@@ -72,6 +72,22 @@ fn the_operator_may_choose_to_serve_what_cannot_be_recorded_and_the_record_says_
     place.verify().expect("it holds");
 }
 
+#[test]
+fn t40_who_fills_its_own_share_does_not_switch_off_the_record_of_its_requests() {
+    let place = Place::new();
+    let mut config = place.config();
+    (config.slots, config.slots_per_source, config.on_full) = (3, 2, OnFull::DropAndCount);
+    let log = AuditLog::open(config).expect("it opens");
+    let from = |last: u8| log.begin_from(Some([10, 0, 0, last].into()));
+    let held: Vec<_> = (0..2).map(|_| from(1).expect("a slot")).collect();
+    assert!(from(1).is_err(), "it is not served without a record");
+    assert_eq!((log.status().refused, log.status().dropped), (1, 0));
+    let last = from(2).expect("a slot");
+    from(3).expect("all are taken: it is served").finish(&subject("lost"), &outcome());
+    assert_eq!((log.status().refused, log.status().dropped, log.status().slots_taken), (1, 1, 3));
+    drop((held, last));
+}
+
 /// A log that writes to a fragile place alone.
 fn fragile(slots: usize, on_full: OnFull) -> (Arc<AtomicBool>, AuditLog, Receiver<bool>) {
     let fails = Arc::new(AtomicBool::new(false));

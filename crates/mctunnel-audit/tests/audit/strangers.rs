@@ -3,7 +3,7 @@
 
 use crate::rig::{PATIENCE, Place, outcome, request, subject};
 use mctunnel_audit::AuditLog;
-use mctunnel_core::{Audit as _, AuditSubject, Decision, Identity};
+use mctunnel_core::{Audit as _, AuditSubject, ClusterName, Decision, Identity};
 use serde_json::Value;
 use std::{fs, net::IpAddr, thread, time::Duration};
 use tokio::time::Instant;
@@ -113,6 +113,33 @@ fn who_is_known_or_allowed_has_a_record_however_many_there_are() {
     assert_eq!((count("user", "denied"), count("nobody", "allowed")), (1_500, 1_500));
     let (whole, left_out) = strangers(&records);
     assert_eq!(u64::try_from(whole).expect("few") + left_out, 3_000 + 3, "{whole}");
+}
+
+#[test]
+fn t40_junk_does_not_hide_that_a_token_was_used_twice() {
+    let place = Place::new();
+    let mut config = place.config();
+    (config.slots, config.slots_per_source) = (200_000, 200_000);
+    let log = AuditLog::open(config).expect("it opens");
+    for number in 0..3_000 {
+        stranger(&log, [10, 0, 0, 9], &number.to_string());
+    }
+    let source = Some(IpAddr::from([10, 0, 0, 9]));
+    let cluster = Some(ClusterName::parse("c1").expect("a name"));
+    let decision = Some(Decision::denied("join token 5f01c3a29be47d10"));
+    let used =
+        AuditSubject { identity: None, action: None, destination: None, source, cluster, decision, ..subject("used") };
+    for _ in 0..1_000 {
+        log.begin_from(source).expect("a slot").finish(&used, &outcome());
+    }
+    log.close().expect("it closes");
+    let records = place.records();
+    let whole: Vec<&Value> = records.iter().filter(|record| record["id"] == "used").collect();
+    // The holder of a token fills no files either.
+    assert!((100..200).contains(&whole.len()), "{}", whole.len());
+    assert_eq!((&whole[0]["cluster"], &whole[0]["rule"]), (&"c1".into(), &"join token 5f01c3a29be47d10".into()));
+    let (whole, left_out) = strangers(&records);
+    assert_eq!(u64::try_from(whole).expect("few") + left_out, 4_000, "each is counted");
 }
 
 #[test]

@@ -253,3 +253,19 @@ async fn a_swapped_link_is_a_new_file() {
     let seen = timeout(Duration::from_secs(20), changes.wait_for(|status| status.replaced == 1)).await;
     assert!(seen.is_ok());
 }
+
+/// For the audit log: the digest of what decides, not of what stands in the file.
+#[tokio::test(start_paused = true)]
+async fn the_digest_of_what_counts_is_known_whatever_the_file_is_by_now() {
+    let stage = stage(KEYS).await;
+    let of = |text: &str| Some(crate::digest::hex(&crate::digest::of(text.as_bytes())));
+    assert_eq!(stage.shared.status().sha256, of(KEYS), "at the start too");
+    fs::write(&stage.path, PREFIXED).unwrap();
+    stage.seen(|status| status.replaced == 1).await;
+    fs::write(&stage.path, "{{{").unwrap();
+    stage.seen(|status| status.problem.is_some()).await;
+    assert_eq!(stage.shared.status().sha256, of(PREFIXED));
+    fs::remove_file(&stage.path).unwrap();
+    stage.seen(|status| status.replaced == 2).await;
+    assert_eq!(stage.shared.status().sha256, None);
+}

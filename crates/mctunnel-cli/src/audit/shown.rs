@@ -141,7 +141,10 @@ fn of_log(record: &Record) -> String {
 fn file(event: &str, record: &Record) -> String {
     let file = plain(record.file.as_deref().unwrap_or_default());
     match (&record.problem, &record.sha256) {
-        (Some(problem), _) => format!("the {event} file {file} does not count: {}", plain(problem)),
+        (Some(problem), digest) => {
+            let counts = digest.as_ref().map(|digest| format!("; what counts has SHA-256 {}", plain(digest)));
+            format!("the {event} file {file} does not count: {}{}", plain(problem), counts.unwrap_or_default())
+        }
         (None, Some(digest)) => format!("the {event} file {file} counts, SHA-256 {}", plain(digest)),
         (None, None) => format!("the {event} file {file} counts"),
     }

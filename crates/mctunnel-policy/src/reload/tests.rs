@@ -52,7 +52,29 @@ async fn t32_a_new_policy_counts_within_a_second_and_has_another_generation() {
     assert!(took <= Duration::from_secs(1), "{took:?}");
     assert!(!may(&clone, "alice") && may(&clone, "bob"));
     assert_ne!(policy.generation(), before);
-    assert_eq!(policy.status(), PolicyStatus { replaced: 2, roles: 1, bindings: 1, deny: 0, problem: None });
+    let counts = Some(PolicyText(text("bob").into()));
+    let status = PolicyStatus { replaced: 2, roles: 1, bindings: 1, deny: 0, text: counts, problem: None };
+    assert_eq!(policy.status(), status);
+    assert!(!format!("{status:?}").contains("bob"), "{status:?}");
+}
+
+/// For the audit log: the text of what decides, not of what stands in the file.
+#[tokio::test(start_paused = true)]
+async fn the_text_that_counts_is_known_whatever_the_file_is_by_now() {
+    let (_dir, path, policy) = watched(&text("alice")).await;
+    let counts = || policy.status().text.map(|text| text.as_str().to_owned());
+    assert_eq!(counts(), Some(text("alice")), "at the start too");
+    fs::write(&path, text("bob")).unwrap();
+    seen(&policy, |status| status.replaced == 2).await;
+    fs::write(&path, "broken").unwrap();
+    seen(&policy, |status| status.problem.is_some()).await;
+    assert_eq!(counts(), Some(text("bob")));
+    policy.set_cluster_labels(BTreeMap::from([("c".parse().unwrap(), BTreeMap::new())]));
+    assert_eq!((counts(), policy.status().replaced), (Some(text("bob")), 3));
+    assert!(policy.last_error().is_some());
+    fs::remove_file(&path).unwrap();
+    seen(&policy, |status| status.replaced == 4).await;
+    assert_eq!(counts(), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -180,8 +180,12 @@ fn claims_that_policy_asks_for_are_facts() {
     ] {
         assert!(found(json!({"department": bad.clone()})).is_err(), "{bad}");
     }
+    let (longest, longer) = ("t".repeat(63), "t".repeat(64));
     for (name, claim, is_good) in [
         ("team", "t", true),
+        ("t", "t", true),
+        (longest.as_str(), "t", true),
+        (longer.as_str(), "t", false),
         ("team_1", "https://example.com/team", true),
         ("", "t", false),
         ("1team", "t", false),
