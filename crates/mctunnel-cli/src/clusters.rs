@@ -2,6 +2,7 @@
 
 use crate::{
     cluster_line::{ClusterLine, LatestStatus, table},
+    data_dir,
     hub_client::HubClient,
     hub_reports::DIRECTORY,
     output,
@@ -92,6 +93,7 @@ struct Listed {
 
 impl Source {
     fn files(dir: PathBuf) -> anyhow::Result<Self> {
+        data_dir::warn_unread(ClusterFiles::new(&dir).list_readable()?.unread.into_iter().map(|(_, error)| error));
         let reader = StoreReader::new(&dir.join(DIRECTORY), LatestStatus::query()?);
         Ok(Self::Files { dir, reader: Box::new(reader), latest: LatestStatus::default() })
     }
@@ -108,7 +110,7 @@ impl Source {
 }
 
 fn known(dir: &Path, latest: &LatestStatus) -> anyhow::Result<Vec<ClusterLine>> {
-    let clusters = ClusterFiles::new(dir).list()?;
+    let clusters = ClusterFiles::new(dir).list_readable()?.clusters;
     let line = |name: &str| ClusterLine::of(name, latest.of(name), None, SystemTime::now());
     Ok(clusters.iter().map(|record| line(record.cluster.as_str())).collect())
 }

@@ -1,6 +1,7 @@
 //! A listener for a handful of clients: so many connections at once, and an error of accepting is waited out. Further ones wait to be
 //! accepted, at the control socket and the agent's endpoint for reports; at the admin pages they take the place of another.
 
+use mctunnel_core::source_of;
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
@@ -60,7 +61,7 @@ pub(crate) async fn serve_few<L: Accept, F: Future<Output = ()> + Send + 'static
     }
 }
 
-/// The same for connections that are over soon, as those of probes are: nobody waits. Where all places are taken, one of the address that
+/// The same for connections that are over soon, as those of probes are: nobody waits. Where all places are taken, one of the source that
 /// has most of them is ended, its oldest: whoever collects places loses its own, and a probe from elsewhere is answered meanwhile.
 pub(crate) async fn serve_newest<F: Future<Output = ()> + Send + 'static>(
     listener: &TcpListener,
@@ -84,7 +85,7 @@ pub(crate) async fn serve_newest<F: Future<Output = ()> + Send + 'static>(
                 }
                 // What is to end does so when its turn comes: it waits for nothing.
                 while connections.len() >= most && connections.join_next().await.is_some() {}
-                held.push_back((peer.ip().to_canonical(), connections.spawn(serve(socket))));
+                held.push_back((source_of(peer.ip()), connections.spawn(serve(socket))));
             }
             Err(error) => wait_out(&error, what).await,
         }

@@ -4,6 +4,7 @@
 //! report_api/asked.rs    what the query of a request says
 //! report_api/known.rs    which clusters there are
 //! report_api/rights.rs   what it takes to see a record
+//! report_api/turns.rs    whose turn it is to have that decided
 //! report_api/records.rs  reports and events: a list, lines, and lines that go on
 //! report_api/log_page.rs the log of a container, byte for byte
 //! report_api/overview.rs the list of clusters
@@ -15,6 +16,7 @@ mod log_page;
 mod overview;
 mod records;
 mod rights;
+mod turns;
 
 #[cfg(test)]
 pub(crate) use asked::parameters;
@@ -30,14 +32,13 @@ use parking_lot::Mutex;
 use std::{path::Path, sync::Arc};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use turns::Turns;
 
 /// The description of all pages.
 pub(crate) const OPENAPI: &str = include_str!("report_api/openapi.json");
 
 /// Groups of records that are read at once, for all clients together.
 const READERS: usize = 4;
-/// Clients for whom policy goes through clusters and kinds at once.
-const DECIDERS: usize = 2;
 /// Records of one group, and bytes of their bodies: what an answer to a client that does not read may hold.
 const GROUP: usize = 200;
 const GROUP_BYTES: usize = 64 * 1024;
@@ -49,14 +50,14 @@ pub(crate) struct ReportApi {
     hub: Hub,
     clusters: KnownClusters,
     readers: Arc<Semaphore>,
-    deciders: Arc<Semaphore>,
+    turns: Turns,
     latest: Arc<Mutex<LatestStatus>>,
 }
 
 impl ReportApi {
     pub(crate) fn new(adapter: Arc<ReportAdapter>, hub: Hub, data_dir: &Path) -> Self {
-        let (readers, deciders) = (Arc::new(Semaphore::new(READERS)), Arc::new(Semaphore::new(DECIDERS)));
-        Self { adapter, hub, clusters: KnownClusters::of(data_dir), readers, deciders, latest: Arc::default() }
+        let (readers, turns) = (Arc::new(Semaphore::new(READERS)), Turns::new());
+        Self { adapter, hub, clusters: KnownClusters::of(data_dir), readers, turns, latest: Arc::default() }
     }
 
     fn reading(&self) -> Result<Reading, NoPage> {

@@ -65,13 +65,6 @@ impl Checkpoint {
         Self::new(authenticate, self.authorize, self.audit).with_limit(self.limit)
     }
 
-    /// The same for a way in that asks nobody who they are: what it opens depends on policy alone, and not on credentials that
-    /// others have and lose.
-    #[must_use]
-    pub fn asking_nobody(self) -> Self {
-        self.with_authenticate(Arc::new(PassThrough))
-    }
-
     /// The same, with somebody else who decides.
     #[must_use]
     pub fn with_authorize(self, authorize: Arc<dyn Authorize>) -> Self {
@@ -108,44 +101,27 @@ impl Checkpoint {
         Ok(Identified { identity: self.authenticate.authenticate(evidence).await?, as_of })
     }
 
-    /// Which credentials count now, for somebody who is not asked who it is.
-    pub(crate) fn as_of(&self) -> u64 {
+    /// Which credentials count now.
+    fn as_of(&self) -> u64 {
         self.authenticate.generation()
     }
 
     /// Step 3. What is allowed gets a permit, to be held as long as what is opened with it lives.
     pub fn admit(&self, admitted: Admitted, recording: &Recording) -> Result<Permit, Decision> {
-        self.admit_as(Extent::Whole, admitted, recording, None)
+        self.admit_as(Extent::Whole, admitted, recording)
     }
 
     /// The same for an answer that is decided object by object: some of what is asked about may be allowed. What may not be seen is
     /// left out by whoever answers, who asks [`Checkpoint::would_allow`].
     pub fn admit_some(&self, admitted: Admitted, recording: &Recording) -> Result<Permit, Decision> {
-        self.admit_as(Extent::Part, admitted, recording, None)
+        self.admit_as(Extent::Part, admitted, recording)
     }
 
-    /// The same for who has its place already, from [`Checkpoint::within_limits`], and takes no second one.
-    pub(crate) fn admit_some_at(
-        &self,
-        place: Box<dyn Place>,
-        admitted: Admitted,
-        recording: &Recording,
-    ) -> Result<Permit, Decision> {
-        self.admit_as(Extent::Part, admitted, recording, Some(place))
-    }
-
-    fn admit_as(
-        &self,
-        extent: Extent,
-        admitted: Admitted,
-        recording: &Recording,
-        taken: Option<Box<dyn Place>>,
-    ) -> Result<Permit, Decision> {
+    fn admit_as(&self, extent: Extent, admitted: Admitted, recording: &Recording) -> Result<Permit, Decision> {
         // Looked at first: rules that change while we decide make the permit one of the old rules.
         let generations = self.permits.generations();
         let decision = self.permits.decide(&admitted, extent, generations);
-        let take = || taken.map_or_else(|| self.limit.take(&admitted.access()), Ok);
-        let place = if decision.is_allowed() { take() } else { Err(decision.clone()) };
+        let place = if decision.is_allowed() { self.limit.take(&admitted.access()) } else { Err(decision.clone()) };
         recording.decided(&admitted, place.as_ref().err().unwrap_or(&decision));
         Ok(self.permits.issue((admitted, extent), generations, place?, recording))
     }

@@ -82,11 +82,16 @@ fn give_directory(path: &Path) -> io::Result<()> {
 }
 
 /// Gives a file that we have just made to whom the directory belongs. Only root can, and only root has to: nobody else can write into a
-/// directory that another keeps to itself.
+/// directory that another keeps to itself. Root that may not, as in a container without the right, keeps its own, as it will be root again.
 pub(crate) fn give_to_owner_of(directory: &Path, made: &File) -> io::Result<()> {
     let (made_by, owner) = (made.metadata()?.uid(), fs::metadata(directory)?);
     if made_by == ROOT && owner.uid() != ROOT {
-        fchown(made, Some(owner.uid()), Some(owner.gid()))?;
+        return match fchown(made, Some(owner.uid()), Some(owner.gid())) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput) => {
+                Ok(())
+            }
+            given => given,
+        };
     }
     Ok(())
 }

@@ -30,10 +30,12 @@ impl KnownClusters {
             return Ok(Arc::clone(known));
         }
         let (dir, begun) = (self.data_dir.clone(), Instant::now());
-        let listed = tokio::task::spawn_blocking(move || ClusterFiles::new(&dir).list()).await;
+        let listed = tokio::task::spawn_blocking(move || ClusterFiles::new(&dir).list_readable()).await;
         let listed = listed.map_err(|error| error.to_string()).and_then(|list| list.map_err(|error| error.to_string()));
         let unreadable = |reason: String| NoPage::NotNow(format!("the list of clusters cannot be read: {reason}"));
-        let known: Arc<[ClusterName]> = listed.map_err(unreadable)?.into_iter().map(|record| record.cluster).collect();
+        // One that cannot be read is left out, as it may be one that policy hides by its labels.
+        let clusters = listed.map_err(unreadable)?.clusters;
+        let known: Arc<[ClusterName]> = clusters.into_iter().map(|record| record.cluster).collect();
         *read = Some((begun, Arc::clone(&known)));
         Ok(known)
     }
@@ -55,5 +57,8 @@ mod tests {
         assert_eq!(*known.all().await.unwrap(), [cluster("c1")], "nobody looks");
         tokio::time::advance(COUNTS).await;
         assert_eq!(*known.all().await.unwrap(), [cluster("c1"), cluster("c2")]);
+        std::fs::write(dir.path().join("clusters/c1.json"), "{").unwrap();
+        tokio::time::advance(COUNTS).await;
+        assert_eq!(*known.all().await.unwrap(), [cluster("c2")], "a damaged record hides itself alone");
     }
 }

@@ -1,6 +1,6 @@
 //! What it takes to see a record: what Kubernetes takes for the same, and a resource of our own for what Kubernetes does not have.
 
-use super::ReportApi;
+use super::{ReportApi, turns::Asker};
 use mctunnel::{
     ClusterName,
     gateway::Permit,
@@ -68,26 +68,28 @@ pub(super) struct Wanted {
 }
 
 impl ReportApi {
-    /// Lets somebody in who may see some of it in some of the clusters; tells the others what it takes. Who may nothing takes its place
-    /// among what it may do at once like everybody, and before it is found out: that takes a decision for each cluster and kind.
+    /// Lets somebody in who may see some of it in some of the clusters; tells the others what it takes. It counts for the quotas of the
+    /// cluster that allows it: who has no part in a cluster uses up nothing of those who have.
     pub(super) async fn admit(&self, asking: &Asking<'_>, wanted: Wanted) -> Result<Option<Permit>, NoPage> {
         // The one that is tried in vain is the one that is recorded.
         let tried = wanted.clusters.first().cloned().zip(wanted.kinds.first().cloned());
         let Some((cluster, kind)) = tried else { return Ok(None) };
-        let held = asking.within_limits(destination(&cluster), wanted.place.takes(&kind)).map_err(NoPage::Refused)?;
         let (many, place) = (wanted.clusters.len() > 1, wanted.place.clone());
-        let found = self.first_allowed(asking.viewer(), wanted).await?;
+        let found = self.first_allowed(asking, wanted).await?;
         let (cluster, kind) = found.unwrap_or((cluster, kind));
         let action = place.takes(&kind);
-        let admitted = asking.admit_some_at(held, destination(&cluster), action.clone());
+        let admitted = asking.admit_some(destination(&cluster), action.clone());
         let whereabouts = if many { "any cluster" } else { cluster.as_str() };
         admitted.map(Some).map_err(|decision| NoPage::Refused(explained(decision, &action, whereabouts)))
     }
 
     /// The first of which the client may see some. There may be many to ask about, so nobody else waits for it.
-    async fn first_allowed(&self, viewer: Viewer, wanted: Wanted) -> Result<Option<(ClusterName, String)>, NoPage> {
-        let undecided = |reason: String| NoPage::NotNow(format!("it cannot be decided: {reason}"));
-        let turn = Arc::clone(&self.deciders).acquire_owned().await.map_err(|error| undecided(error.to_string()))?;
+    async fn first_allowed(
+        &self,
+        asking: &Asking<'_>,
+        wanted: Wanted,
+    ) -> Result<Option<(ClusterName, String)>, NoPage> {
+        let (turn, viewer) = (self.turns.take(Asker::of(asking)).await?, asking.viewer());
         let deciding = tokio::task::spawn_blocking(move || {
             // Held by who decides, also when the client is gone.
             let _turn = turn;
@@ -96,7 +98,7 @@ impl ReportApi {
             let mut all = all.map(|(cluster, kind)| (cluster.clone(), kind.clone()));
             all.find(|(cluster, kind)| viewer.may_some(&destination(cluster), &place.takes(kind)))
         });
-        deciding.await.map_err(|error| undecided(error.to_string()))
+        deciding.await.map_err(|error| NoPage::NotNow(format!("it cannot be decided: {error}")))
     }
 }
 

@@ -84,7 +84,8 @@ pub(super) const AGENT: &[Setting] = &[
     names(
         "impersonate_user",
         "USER",
-        "Speak for this user, shown with its groups that are listed; may be given many times, in the variable one a line.          Without any list, for all but 'system:', of which each has to be listed",
+        "Speak for this user, shown with its groups that are listed; may be given many times, in the variable one a line. \
+         Without any list, for all but 'system:', of which each has to be listed",
     ),
     names(
         "impersonate_group",

@@ -217,7 +217,7 @@ const HUB: &[Setting] = &[
         "hub_name",
         "NAME",
         "A DNS name or IP address under which clients reach the hub, for its certificate; may be given many times. \
-         Clients that come in as nobody are served under these alone",
+         Browsers that come in as nobody are served under these, 'localhost' and addresses alone",
     ),
     one(
         "agent_cert_ttl",

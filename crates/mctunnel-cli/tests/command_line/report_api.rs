@@ -88,21 +88,39 @@ fn who_may_not_list_events_of_a_namespace_does_not_see_them() {
 }
 
 #[test]
-fn t40_who_may_see_nothing_has_a_quota_as_well_and_nobody_pays_twice() {
-    const QUOTAS: &str =
-        "quotas: [{name: few, per: user, users: [eve, alice], clusters: ['*'], requestsPerSecond: 1, burst: 1}]\n";
+fn t40_questions_count_for_the_quota_of_the_cluster_that_allows_them() {
+    const QUOTAS: &str = "quotas:
+  - {name: prod, per: user, users: [alice], clusters: [c2], requestsPerSecond: 1, burst: 1}
+  - {name: shared, per: cluster, users: ['*'], clusters: [c1], requestsPerSecond: 1, burst: 1}\n";
     let stage = staged(&["eve", "alice", "ops"]);
-    stage.edit(&format!("{POLICY}{QUOTAS}"));
-    for page in ["/-/v1/events", "/-/v1/reports?cluster=c1", "/-/v1/clusters"] {
-        let limited = until("the quota of who is refused", || {
-            let (status, answer) = stage.json("eve", page);
-            assert!([403, 429].contains(&status), "{answer}");
-            (status == 429).then_some(answer)
+    let of_team_a = "clusters: [c1], namespaces: [team-a], apiGroups: [events.k8s.io]";
+    assert!(POLICY.contains(of_team_a));
+    stage.edit(&format!("{}{QUOTAS}", POLICY.replace(of_team_a, &of_team_a.replace("c1", "c2"))));
+    let limited_by = |user: &str, path: &str, quota: &str| {
+        until("a quota to be used up", || {
+            let (status, answer) = stage.json(user, path);
+            assert!([200, 403, 429].contains(&status), "{answer}");
+            let message = answer["message"].as_str().unwrap_or_default();
+            (status == 429 && message.contains(&format!("quota {quota},"))).then_some(())
         });
-        assert_eq!(limited["details"]["causes"][0]["reason"], "MCT-HTTP-QUOTA", "{limited}");
+    };
+    // c1 is the first of those that she asks about, and has no part in it.
+    limited_by("alice", "/-/v1/events", "prod");
+    for page in ["/-/v1/events", "/-/v1/reports?cluster=c1", "/-/v1/clusters"] {
+        for _ in 0..5 {
+            let (status, answer) = stage.json("eve", page);
+            assert_eq!(status, 403, "who is refused has no part in a quota: {answer}");
+        }
     }
-    assert_eq!(stage.page(Some("alice"), "/-/v1/events").0, 200, "one request is one of her quota");
-    assert_eq!(stage.page(Some("ops"), "/-/v1/events").0, 200);
+    assert_eq!(stage.page(Some("ops"), "/-/v1/events").0, 200, "nobody used it up; one request is one of it");
+    limited_by("ops", "/-/v1/events", "shared");
+    until("her own quota to have room", || {
+        // Uses up what is shared, if there is any again.
+        stage.page(Some("ops"), "/-/v1/events?cluster=c1");
+        let (status, answer) = stage.json("alice", "/-/v1/events");
+        assert!(!answer.to_string().contains("quota shared"), "{answer}");
+        (status == 200).then_some(())
+    });
 }
 
 #[test]

@@ -155,24 +155,6 @@ async fn t32_a_revoked_credential_cuts_what_it_opened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t32_a_way_in_that_asks_nobody_is_cut_by_rules_and_not_by_credentials_of_others() {
-    let (checkpoint, world, _) = checkpoint();
-    *world.denied.lock() = Some("mallory");
-    let checkpoint = checkpoint.asking_nobody();
-    let recording = checkpoint.record("test", "r").unwrap();
-    let nobody = Admitted { identity: Identity::Anonymous, ..request_of("", None) };
-    let permit = checkpoint.admit(nobody, &recording).unwrap();
-    // The providers know no such client, and somebody's key is revoked.
-    assert!(!Authenticate::still_holds(&Keys(Arc::clone(&world)), &Identity::Anonymous));
-    world.generation.fetch_add(1, Ordering::SeqCst);
-    assert!(tokio::time::timeout(Duration::from_secs(30), permit.revoked()).await.is_err());
-    *world.denied.lock() = None;
-    world.generation.fetch_add(1, Ordering::SeqCst);
-    let reason = tokio::time::timeout(Duration::from_secs(5), permit.revoked()).await.unwrap();
-    assert_eq!(&*reason, "rule 7");
-}
-
-#[tokio::test(start_paused = true)]
 async fn t32_a_credential_that_ends_cuts_what_it_opened() {
     let (checkpoint, _, _) = checkpoint();
     let alice = permit(&checkpoint, "alice", Some(SystemTime::now()));
@@ -292,6 +274,16 @@ async fn looks(milliseconds: u64) {
     tokio::task::yield_now().await;
     tokio::time::advance(Duration::from_millis(milliseconds)).await;
     tokio::task::yield_now().await;
+}
+
+#[test]
+fn a_record_says_where_its_client_is() {
+    let (checkpoint, ..) = checkpoint();
+    let shown = |source: Option<[u8; 4]>| {
+        let recording = checkpoint.record_from("test", "r", source.map(Into::into)).unwrap();
+        format!("{recording:?}")
+    };
+    assert!(shown(Some([192, 0, 2, 7])).contains("192.0.2.7") && !shown(None).contains("192.0.2.7"));
 }
 
 #[tokio::test]

@@ -13,9 +13,10 @@ use super::{
     service::refused_by,
 };
 use crate::{Admitted, Checkpoint, Identified, Permit, Recording};
+use bytes::Bytes;
 use http::{HeaderValue, Response, header, request::Parts};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use mctunnel_core::{Access, Action, Decision, Destination, Identity, Open, Place, Protocol};
 use places::Places;
 use std::{fmt, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
@@ -23,8 +24,14 @@ use std::{fmt, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 /// What the path of such a request begins with.
 const BELOW: &str = "/-/";
 
-/// The most that may be sent with a question.
+/// The most that may be sent with a question, and how long it may take: it is small, and is sent at once.
 const LONGEST_BODY: usize = 64 * 1024;
+const BODY_TAKES: Duration = Duration::from_secs(2);
+
+/// Questions that are read or answered at a time, of all sources together.
+const QUESTIONS: usize = 4096;
+/// Those of them that something was sent with, or will be: all bodies together are 32 MiB at most.
+const BODIES: usize = 512;
 
 /// When to come again if there are too many.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -50,12 +57,14 @@ impl fmt::Debug for dyn OwnPages {
 /// The pages of a gateway, and who may ask for them at a time.
 pub(super) struct Served {
     pages: Arc<dyn OwnPages>,
-    places: Places,
+    questions: Places,
+    /// Apart: who waits for a body keeps out nobody whose question has none.
+    bodies: Places,
 }
 
 impl Served {
     pub(super) fn new(pages: Arc<dyn OwnPages>) -> Self {
-        Self { pages, places: Places::default() }
+        Self { pages, questions: Places::of(QUESTIONS), bodies: Places::of(BODIES) }
     }
 }
 
@@ -90,16 +99,6 @@ impl Asking<'_> {
     /// Has policy decide whether the client may do some of this. What it may not is left out by who answers.
     pub fn admit_some(&self, destination: Destination, action: Action) -> Result<Permit, Decision> {
         self.checkpoint.admit_some(self.admitted(destination, action), self.recording)
-    }
-
-    /// The same for who has its place already, from [`Asking::within_limits`]: the permit keeps it, and takes no second one.
-    pub fn admit_some_at(
-        &self,
-        place: Box<dyn Place>,
-        destination: Destination,
-        action: Action,
-    ) -> Result<Permit, Decision> {
-        self.checkpoint.admit_some_at(place, self.admitted(destination, action), self.recording)
     }
 
     /// Takes a place among what the client may do at once there, without asking whether it may: for what everybody may ask, but not
@@ -179,23 +178,33 @@ pub(super) fn is_own(parts: &Parts) -> bool {
     parts.uri.path().starts_with(BELOW) && !grpc::is_by_metadata(&parts.headers)
 }
 
+fn limited(rule: &'static str) -> Refused {
+    Refused::Limited { rule: rule.to_owned(), retry_after: RETRY_AFTER }
+}
+
+/// What was sent with a question.
+async fn whole(body: Incoming, takes: Duration) -> Result<Bytes, Refused> {
+    match tokio::time::timeout(takes, Limited::new(body, LONGEST_BODY).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) => Err(Refused::Question(format!("the question cannot be read: {error}"))),
+        Err(_) => Err(Refused::Question("the question took too long".to_owned())),
+    }
+}
+
 /// Answers such a request of a client that was identified.
 pub(super) async fn serve<O: Open>(
     adapter: &HttpAdapter<O>,
-    Served { pages, places }: &Served,
+    Served { pages, questions, bodies }: &Served,
     (parts, body): (&Parts, Incoming),
     (Identified { identity, as_of }, connection): (&Identified, &Connection),
     recording: &Recording,
 ) -> Result<Response<GatewayBody<O::Stream>>, Refused> {
     // Before anything is waited for that the client has to send.
-    let limited = |rule: &str| Refused::Limited { rule: rule.to_owned(), retry_after: RETRY_AFTER };
-    let _place = places.take(connection.peer.ip()).map_err(limited)?;
-    let whole = tokio::time::timeout(adapter.forward.config.head_timeout, Limited::new(body, LONGEST_BODY).collect());
-    let body = match whole.await {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(error)) => return Err(Refused::Question(format!("the question cannot be read: {error}"))),
-        Err(_) => return Err(Refused::Question("the question took too long".to_owned())),
-    };
+    let _place = questions.take(connection.peer.ip()).map_err(limited)?;
+    // Kept as long as the body is.
+    let _with_body =
+        if body.is_end_stream() { None } else { Some(bodies.take(connection.peer.ip()).map_err(limited)?) };
+    let body = whole(body, adapter.forward.config.head_timeout.min(BODY_TAKES)).await?;
     let asking = Asking {
         identity,
         source: connection.peer.ip(),

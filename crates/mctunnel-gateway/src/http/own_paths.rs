@@ -118,5 +118,18 @@ mod tests {
         }
         assert_eq!(own("", "/api/v1/nodes/b/proxy/x"), None, "at the root all is its own");
         assert_eq!(PROXIES.iter().map(|words| words.len()).max(), Some(LONGEST));
+        assert!(!begins_like(&["%zz"], &[Some("api")]), "what cannot be read is no word");
+    }
+
+    #[test]
+    fn t34_a_worker_has_the_paths_of_its_target() {
+        let mut fields = HeaderMap::new();
+        assert!(!is_for_a_worker(&fields));
+        fields.insert("service-worker", HeaderValue::from_static("script"));
+        assert!(is_for_a_worker(&fields));
+        fields.insert("service-worker-allowed", HeaderValue::from_static("/"));
+        OwnPaths { prefix: "/c1".to_owned(), asked_at_root: false }.confine_worker(&mut fields);
+        let allowed: Vec<_> = fields.get_all("service-worker-allowed").iter().collect();
+        assert_eq!(allowed, ["/c1/"]);
     }
 }

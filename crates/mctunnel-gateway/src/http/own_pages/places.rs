@@ -1,78 +1,81 @@
 //! How many questions to the gateway itself are read and answered at a time. Each holds a place in the record before its client has
-//! sent anything, so one source may not have all of them, nor all sources together as many as they like.
+//! sent anything, so all sources together may not have as many as they like, and however greedy some are, they leave some to others.
 
-use mctunnel_core::source_of;
-use parking_lot::Mutex;
-use std::{collections::BTreeMap, net::IpAddr};
-
-/// Of all sources together, with up to 64 KiB each; and of one: enough for many people behind one address.
-const MOST: usize = 512;
-const MOST_EACH: usize = 128;
+use crate::shares::{Share, Shares};
+use std::net::IpAddr;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// The places for questions.
-#[derive(Debug, Default)]
-pub(in crate::http) struct Places(Mutex<Taken>);
-
-#[derive(Debug, Default)]
-struct Taken {
-    count: usize,
-    sources: BTreeMap<IpAddr, usize>,
+#[derive(Debug)]
+pub(in crate::http) struct Places {
+    free: Semaphore,
+    shares: Shares,
 }
 
 /// One place, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Place<'a> {
-    places: &'a Places,
-    source: IpAddr,
+    _free: SemaphorePermit<'a>,
+    _share: Share,
 }
 
 impl Places {
+    /// So many.
+    pub(super) fn of(count: usize) -> Self {
+        Self { free: Semaphore::new(count), shares: Shares::default() }
+    }
+
     /// Takes a place for a client at this address; the error says of whom there are too many.
     pub(super) fn take(&self, address: IpAddr) -> Result<Place<'_>, &'static str> {
-        let (source, taken) = (source_of(address), &mut *self.0.lock());
-        if taken.count >= MOST {
-            return Err("too many questions are being answered");
-        }
-        let of_source = taken.sources.entry(source).or_default();
-        if *of_source >= MOST_EACH {
-            return Err("too many questions from this address are being answered");
-        }
-        *of_source += 1;
-        taken.count += 1;
-        Ok(Place { places: self, source })
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        let taken = &mut *self.places.0.lock();
-        taken.count = taken.count.saturating_sub(1);
-        match taken.sources.get_mut(&self.source) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => {
-                taken.sources.remove(&self.source);
-            }
-        }
+        let free = self.free.try_acquire().map_err(|_| "too many questions are being answered")?;
+        // With the one that it would have.
+        let left = self.free.available_permits() + 1;
+        let share = self.shares.take(address, left).ok_or("too many questions from this address are being answered")?;
+        Ok(Place { _free: free, _share: share })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{BODIES, QUESTIONS};
     use super::*;
+    use std::{net::Ipv4Addr, ops::RangeInclusive};
+
+    /// Has these sources take what they get, in turns.
+    fn taken(places: &Places, greedy: RangeInclusive<u8>) -> Vec<Place<'_>> {
+        let mut taken = Vec::new();
+        loop {
+            let before = taken.len();
+            taken.extend(greedy.clone().filter_map(|last| places.take([10, 0, 0, last].into()).ok()));
+            if taken.len() == before {
+                return taken;
+            }
+        }
+    }
 
     #[test]
     fn t40_one_source_has_its_share_of_the_places_and_gives_it_back() {
-        let places = Places::default();
-        let take = |last: u8| places.take([10, 0, 0, last].into());
-        let first: Vec<_> = (0..MOST_EACH).map(|_| take(1).unwrap()).collect();
-        assert!(take(1).unwrap_err().contains("from this address"));
-        let others: Vec<_> = (2..=4).flat_map(|source| (0..MOST_EACH).map(move |_| source)).collect();
-        let others: Vec<_> = others.into_iter().map(|source| take(source).unwrap()).collect();
-        assert_eq!(take(5).unwrap_err(), "too many questions are being answered");
-        drop(first);
-        drop((take(1).unwrap(), take(5).unwrap()));
-        drop(others);
-        let taken = places.0.lock();
-        assert_eq!((taken.count, taken.sources.len()), (0, 0));
+        let places = Places::of(QUESTIONS);
+        let held = taken(&places, 1..=1);
+        assert_eq!(held.len(), QUESTIONS * 3 / 4);
+        assert!(places.take([10, 0, 0, 1].into()).unwrap_err().contains("from this address"));
+        let address = |number: u32| Ipv4Addr::from_bits(number).into();
+        let others: Vec<_> = (1..).map_while(|number| places.take(address(number)).ok()).collect();
+        assert_eq!(others.len(), QUESTIONS / 4);
+        assert_eq!(places.take([10, 0, 0, 2].into()).unwrap_err(), "too many questions are being answered");
+        drop((held, others));
+        assert_eq!(places.free.available_permits(), QUESTIONS);
+        assert_eq!(taken(&places, 1..=1).len(), QUESTIONS * 3 / 4, "what is given back can be had again");
+    }
+
+    #[test]
+    fn t40_eight_greedy_sources_leave_places_to_a_ninth() {
+        for count in [QUESTIONS, BODIES] {
+            let places = Places::of(count);
+            let held = taken(&places, 1..=8);
+            assert!((count * 9 / 10..count).contains(&held.len()), "{} of {count}", held.len());
+            let ninth: Vec<_> = (0..5).map(|_| places.take([192, 0, 2, 1].into()).unwrap()).collect();
+            assert_eq!(ninth.len(), 5);
+        }
     }
 }

@@ -51,6 +51,24 @@ fn with_header(header: &str) -> Result<(), BadHead> {
 }
 
 #[test]
+fn t40_a_head_is_what_may_not_take_long() {
+    let mut guard = guard();
+    for (bytes, at_head) in [
+        ("", true),
+        ("POST /c HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n", false),
+        ("a", false),
+        ("b", true),
+        ("POST /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", false),
+        ("0\r\n\r\n", true),
+        ("GET /c HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", false),
+        ("GET /c HTTP/1.1\r\n\r\n", false),
+    ] {
+        assert_eq!(guard.handle(bytes.as_bytes()), Handled { pass: bytes.len(), rest: Rest::Keep }, "{bytes:?}");
+        assert_eq!(guard.is_at_head(), at_head, "{bytes:?}");
+    }
+}
+
+#[test]
 fn t15_requests_as_clients_send_them_are_passed_on() {
     for header in [
         "Accept: */*",
