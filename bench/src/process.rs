@@ -75,12 +75,19 @@ impl Process {
         cpu_seconds_of(&self.child.id().to_string())
     }
 
-    /// CPU seconds spent so far by the threads it has now: in nanoseconds, where the other figure has hundredths of a second.
+    /// CPU seconds spent so far by the threads it has now: in nanoseconds, where the other figure has hundredths of a second. A thread
+    /// that ends takes its own with it, so a short time may seem too cheap: compare medians.
     pub(crate) fn cpu_seconds_of_threads(&self) -> Result<f64> {
         let mut nanoseconds = 0_u64;
         for thread in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            let path = thread?.path().join("schedstat");
-            let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+            let thread = thread?.path();
+            let path = thread.join("schedstat");
+            let text = match fs::read_to_string(&path) {
+                Ok(text) => text,
+                // It has ended since.
+                Err(_) if !thread.exists() => continue,
+                Err(error) => return Err(error).with_context(|| format!("read {}", path.display())),
+            };
             let spent = text.split_ascii_whitespace().next().and_then(|first| first.parse::<u64>().ok());
             nanoseconds += spent.with_context(|| format!("unexpected {}", path.display()))?;
         }

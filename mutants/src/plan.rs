@@ -41,12 +41,16 @@ const PLAN: &[Part] = &[
         package: "mctunnel-gateway",
         files: &[
             "http/browser.rs",
+            "http/cookies.rs",
             "http/credential.rs",
+            "http/credential/last_shown.rs",
             "http/fields.rs",
             "http/guard/config.rs",
             "http/guard/fields.rs",
             "http/guard/h2.rs",
             "http/guard/head.rs",
+            "http/guard/machine.rs",
+            "http/own_paths.rs",
             "http/redirect.rs",
         ],
         tests: &[("mctunnel-gateway", "lib"), ("mctunnel-gateway", "guard")],
@@ -61,7 +65,8 @@ const PLAN: &[Part] = &[
             "service_proxy/listed.rs",
             "service_proxy/serve.rs",
         ],
-        tests: &[("mctunnel-agent", "lib"), ("mctunnel-agent", "own_rules")],
+        // What a whole exchange is like, the tests of the front door know.
+        tests: &[("mctunnel-agent", "lib"), ("mctunnel-agent", "own_rules"), ("mctunnel", "gateway")],
     },
     Part {
         name: "allow",
