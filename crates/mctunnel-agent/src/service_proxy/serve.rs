@@ -99,3 +99,30 @@ fn check_addresses(target: &Target, mut located: Located) -> Result<Located, Loc
     }
     Ok(located)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mctunnel_core::ServiceTarget;
+
+    fn located(addresses: &[&str], preferred: usize, pinned: bool) -> Located {
+        let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        Located { addresses, preferred, authority: "a.b.svc:1".to_owned(), tls: None, pinned }
+    }
+
+    #[test]
+    fn t20_a_service_is_never_at_a_special_address_whatever_the_cluster_says() {
+        let service = Target::Service(ServiceTarget::parse("b", "http:a:1").unwrap());
+        let good = ["10.0.0.1:1", "10.0.0.2:1"];
+        for bad in ["127.0.0.1:1", "169.254.169.254:1", "[::1]:1", "[fe80::1]:1"] {
+            let mixed = [good[0], bad, good[1], bad];
+            assert_eq!(check_addresses(&service, located(&mixed, 2, false)), Ok(located(&good, 1, false)), "{bad}");
+            assert_eq!(check_addresses(&service, located(&mixed, 3, false)), Ok(located(&good, 2, false)), "{bad}");
+            let none = check_addresses(&service, located(&[bad], 0, false));
+            assert!(matches!(none, Err(LocateError::Forbidden(_))), "{bad} {none:?}");
+            // The operator's own word counts, and a kube-apiserver may be anywhere.
+            assert_eq!(check_addresses(&service, located(&[bad], 1, true)), Ok(located(&[bad], 1, true)));
+            assert_eq!(check_addresses(&Target::KubeApi, located(&[bad], 1, false)), Ok(located(&[bad], 1, false)));
+        }
+    }
+}

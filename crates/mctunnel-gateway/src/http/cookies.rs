@@ -77,6 +77,9 @@ mod tests {
             ("a=b; PATH = /x; SameSite=Lax", "a=b; Path=/c/s/x; SameSite=Lax"),
             ("a=b; Path=/; Path=/y", "a=b; Path=/c/s/; Path=/c/s/y"),
             ("a=b; Path=/../other", "a=b; Path=/c/s/../other"),
+            ("a=b; Path=/x=y", "a=b; Path=/c/s/x=y"),
+            ("a=b; Path=/x; Max-Age=3; Comment=/y", "a=b; Path=/c/s/x; Max-Age=3; Comment=/y"),
+            ("a=b; Comment=/y; Path=x", "a=b; Comment=/y; Path=x"),
             // Taken for none by browsers: the path of the request counts.
             ("a=b; Path=relative", "a=b; Path=relative"),
             ("a=b; Path=\"/\"", "a=b; Path=\"/\""),
@@ -104,6 +107,8 @@ mod tests {
             ("a=b; Path=/", "a=b; Path=/c/"),
             ("a=b; Path=/x; Path", "a=b; Path=/c/x; Path; Path=/c/"),
             ("a=b; Path=x; Path=/x", "a=b; Path=x; Path=/c/x"),
+            ("a=b; Path=/x; Secure", "a=b; Path=/c/x; Secure"),
+            ("a=b; Comment=/y", "a=b; Comment=/y; Path=/c/"),
         ] {
             assert_eq!(confined(set.as_bytes(), &cluster).unwrap(), passed, "{set}");
         }
